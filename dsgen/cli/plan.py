@@ -113,7 +113,14 @@ def _tokens(tokens: str | None, needed: bool, options: dict[str, Any]) -> tuple[
         raise mistake(
             f"--tokens {tokens} and --total-tokens {total} mean the same", todo="Drop one.", code="contradiction"
         )
-    if total is None and options["total_steps"] is None:
+    if (steps := options["total_steps"]) is not None:
+        raise mistake(
+            f"--tokens {tokens} and --total-steps {steps}",
+            must="both say how long training lasts, and one of them must",
+            todo="Drop one of the two.",
+            code="contradiction",
+        )
+    if total is None:
         options = {**options, "total_tokens": str(tokens_of(tokens))}
     return tokens, options
 
@@ -235,25 +242,28 @@ def _training_time(
     scenario: str | None, tokens: str, deadline: str | None, form: str, every: bool, options: dict[str, Any]
 ) -> int:
     from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
-    from dsgen.asking.plan_questions.deadlines import training_time
+    from dsgen.asking.plan_questions.deadlines import training_time, what_meets
     from dsgen.planning.planner import plan
     from dsgen.report import deadlines
     from dsgen.report import plan as report
     from dsgen.report.summary import fit
 
     wanted, time = tokens_of(tokens), seconds_of(deadline) if deadline is not None else None
-    planned = plan(job_from(scenario, options))
+    planned = plan(job_from(scenario, {**options}))
     fleet = training_time(planned, wanted)
+    way = None
+    if time is not None and fleet.seconds > time:
+        way = what_meets(scenario_from(scenario, {**options, "gpus": None, "nodes": None}), wanted, time)
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
-        _print_data({**report.data(planned), "training": deadlines.fleet_data(fleet, time)})
+        _print_data({**report.data(planned), "training": deadlines.fleet_data(fleet, time, way)})
     else:
-        lines = "\n".join(deadlines.fleet_lines(fleet, time, width()))
+        lines = "\n".join(deadlines.fleet_lines(fleet, time, width(), way))
         emit(f"{report.text(planned, every, width())}\n{lines}\n", "plan")
         for warning in planned.warnings:
             click.echo(fit(f"warning: {warning}"), err=True)
-    return OK if time is None or fleet.seconds <= time else FOUND
+    return OK if way is None else FOUND
 
 
 def _print_data(data: dict[str, Any]) -> None:

@@ -161,16 +161,22 @@ def _shown(simulation: Simulation, form: str, every: bool, others: dict[str, Any
 def _networks(said: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """The networks that --what-if names, read before anything runs."""
     from dsgen.shapes.errors import mistake
+    from dsgen.shapes.layers import show
+    from dsgen.shapes.near_misses import alike
 
     if said is None:
         return {}
     field, _, names = said.partition("=")
     listed = [name.strip() for name in names.split(",") if name.strip()]
     if field.strip() != "network" or not listed:
+        meant = alike(field.strip(), ("network",))
+        such = f"network={','.join(listed) or 'ethernet-25g,ib-ndr-400g'}"
         raise mistake(
-            f"--what-if is {said!r}",
+            f"--what-if is {show(said)}",
             must="it must name networks: memory and kernels of another GPU are another simulation",
-            todo="--what-if network=ethernet-25g,ib-ndr-400g",
+            todo=f"did you mean {such}?"
+            if meant
+            else "Such as network=ethernet-25g,ib-ndr-400g; of other fields dsgen plan --what-if tells.",
             code="bad-value",
         )
     return {name: _network({**options, "network": name}) for name in listed}

@@ -28,8 +28,8 @@ def contradictions(
     """Warnings about facts that hardly go together, for a release of DeepSpeed.
 
     Raises:
-        DsgenError: Facts that cannot: more usable memory than the card has, a card that others fill, or a decoder's
-            targets.
+        DsgenError: Facts that cannot: more usable memory than the card has, a card that others fill, adapters wider
+            than the model, or a decoder's targets.
     """
     usable, sold = hardware.usable_memory_bytes, hardware.gpu_memory_bytes
     where = provenance.where("hardware.usable_memory")
@@ -52,6 +52,15 @@ def contradictions(
     if said and used and said.rank > used.rank:
         yield f"{said.origin}: hardware.gpu_memory changes no plan: usable_memory is {gib(usable)} GiB ({where})"
     yield from _idle(training, provenance, version)
+    said = provenance.winner("training.lora_rank")
+    if said and training.method != "full" and training.lora_rank > model.hidden_size:
+        raise mistake(
+            f"training.lora_rank is {training.lora_rank}",
+            must=f"it must be at most {model.hidden_size}, the width of the model: no weight has a higher rank",
+            where=said.origin,
+            todo="Adapters have ranks of 8 to 64 as a rule; --method full trains the weights themselves.",
+            code="contradiction",
+        )
     if training.target_len and not model.encoder_layers:
         raise mistake(
             f"training.target_len is {training.target_len}",

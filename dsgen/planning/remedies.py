@@ -16,9 +16,10 @@ from dsgen.strategies.strategies import Rejection
 
 __all__ = ["nothing_fits"]
 
-# Our choices, which end a search for what would fit: tokens, for a shorter sequence is not worth offering; nodes; and
-# bytes of RAM, as the largest common servers have.
+# Our choices, which end a search for what would fit: tokens, for a shorter sequence is not worth offering; the rank of
+# adapters, as the smallest in use; nodes; and bytes of RAM, as the largest common servers have.
 SHORTEST = 256
+LEAST_RANK = 8
 MOST_NODES = 1024
 MOST_HOST_BYTES = 4 * 2**40
 BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
@@ -124,6 +125,12 @@ def _changes(job: Job) -> Iterator[str]:
     for change in changes:
         if change.same and _fits(change.applied(job)):
             yield f"{change.option}, {change.words}"
+    rank = 1 << max((job.training.lora_rank - 1).bit_length() - 1, 0)  # the next smaller power of two
+    while job.training.method != "full" and rank >= LEAST_RANK:
+        if _fits(attrs.evolve(job, training=attrs.evolve(job.training, lora_rank=rank))):
+            yield f"--lora-rank {rank}"
+            break
+        rank //= 2
     length = job.seq_len // 2
     while length >= SHORTEST:
         if _fits(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):

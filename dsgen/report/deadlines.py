@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsgen.asking.plan_questions.amounts import tokens_text
-from dsgen.asking.plan_questions.deadlines import Budget, Fleet
+from dsgen.asking.plan_questions.deadlines import Budget, Fleet, MetBy
 from dsgen.report.bars import rounded
 from dsgen.report.costs import seconds_text
 from dsgen.report.memory import wrapped
@@ -99,15 +99,28 @@ def meets(fleet: Fleet, deadline_seconds: float) -> str:
     return "missed" if low > deadline_seconds else "missed, but not at the fast end of the interval"
 
 
-def fleet_lines(fleet: Fleet, deadline_seconds: float | None, width: int) -> Iterator[str]:
-    """How long the GPUs of a plan train, and whether that meets a deadline."""
+def fleet_lines(fleet: Fleet, deadline_seconds: float | None, width: int, way: MetBy | None = None) -> Iterator[str]:
+    """How long the GPUs of a plan train, and whether that meets a deadline; where not, the way that does."""
     yield from wrapped(f"{tokens_text(fleet.tokens)} tokens: {_words(fleet)}; {_ALONE}", width)
     if deadline_seconds is not None:
         yield from wrapped(f"deadline of {seconds_text(deadline_seconds)}: {meets(fleet, deadline_seconds)}", width)
+    if way is not None:
+        yield from wrapped(_way(way), width)
 
 
-def fleet_data(fleet: Fleet, deadline_seconds: float | None = None) -> dict[str, Any]:
-    """A number of GPUs and its time as plain JSON types."""
+def _way(way: MetBy) -> str:
+    """What would meet a deadline that is missed."""
+    if way.fleet is None:
+        return f"nothing meets it: {way.refused}"
+    job = way.fleet.plan.job
+    assumed = " (assumed)" if any(said.startswith("no network named") for said in job.warnings) else ""
+    over = f" over {job.names.get('network', 'a network')}{assumed}" if job.nodes > 1 else ""
+    how = f"{_count(way.fleet)}{over}, {way.fleet.plan.chosen.strategy}"
+    return f"the fewest GPUs that meet it: {how}: {_words(way.fleet)}"
+
+
+def fleet_data(fleet: Fleet, deadline_seconds: float | None = None, way: MetBy | None = None) -> dict[str, Any]:
+    """A number of GPUs and its time as plain JSON types; where a deadline is missed, the way that meets it."""
     low, high = fleet.interval
     return {
         "tokens": fleet.tokens,
@@ -119,6 +132,8 @@ def fleet_data(fleet: Fleet, deadline_seconds: float | None = None) -> dict[str,
         "price": fleet.price,
         **({} if deadline_seconds is None else {"deadline_seconds": deadline_seconds,
                                                 "meets": fleet.seconds <= deadline_seconds}),
+        **({} if way is None else {"fewest": fleet_data(way.fleet) if way.fleet else None,
+                                   "refused": way.refused or None}),
     }  # fmt: skip
 
 

@@ -160,6 +160,7 @@ def test_what_is_no_number_of_tokens_is_refused(said: Any) -> None:
         ("90min", 5400),
         ("2w", 14 * DAY),
         ("0.5d", DAY / 2),
+        ("5217w", 36_519 * DAY),  # a century has 36,525 days
         (datetime.timedelta(hours=1), 3600),
     ],
 )
@@ -167,7 +168,7 @@ def test_lengths_of_time_are_read(said: Any, seconds: float) -> None:
     assert seconds_of(said) == seconds
 
 
-@pytest.mark.parametrize("said", ["", "7", "0d", "-1d", "7y", "d", "7d!", "1e3d", "200000w", 7, None])
+@pytest.mark.parametrize("said", ["", "7", "0d", "-1d", "7y", "d", "7d!", "1e3d", "5218w", "200000w", 7, None])
 def test_what_is_no_length_of_time_is_refused(said: Any) -> None:
     with pytest.raises(dsgen.DsgenError, match="deadline is"):
         seconds_of(said)

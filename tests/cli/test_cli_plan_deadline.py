@@ -56,6 +56,35 @@ def test_a_plan_says_how_long_tokens_take_and_whether_that_is_in_time(deadline: 
     assert told["chosen"]["strategy"]
 
 
+def test_a_missed_deadline_says_the_fewest_gpus_that_meet_it() -> None:
+    asked = ["--tokens", "3B", "--network", "ib-hdr-200g", "--deadline", "8h"]
+    done = run("plan", *MAIN, "--nodes", "2", *asked)
+    told = json.loads(run("plan", *MAIN, "--nodes", "2", *asked, "--format", "json").out)["training"]
+    auto = json.loads(run("plan", *MAIN, *asked, "--gpus", "auto", "--format", "json").out)
+    gpus = auto["fewest"]
+
+    assert done.code == 1
+    words = " ".join(done.out.split())
+    assert f"missed the fewest GPUs that meet it: {gpus} GPUs ({gpus // 8} x 8) over ib-hdr-200g, " in words
+    assert told["fewest"]["gpus"] == gpus
+    assert told["fewest"]["seconds"] <= told["deadline_seconds"] < told["seconds"]
+    assert told["refused"] is None
+    assert "over ethernet-25g (assumed)" in " ".join(
+        run("plan", *MAIN, "--tokens", "3B", "--deadline", "8h").out.split()
+    )
+
+
+def test_a_deadline_that_no_number_of_gpus_meets_says_the_best_there_is() -> None:
+    asked = ["--tokens", "3B", "--deadline", "1min"]
+    done, told = run("plan", *MAIN, *asked), json.loads(run("plan", *MAIN, *asked, "--format", "json").out)["training"]
+
+    assert done.code == 1
+    assert "nothing meets it: no number of GPUs up to 8,192 trains 3B tokens in 1 min" in " ".join(done.out.split())
+    assert told["fewest"] is None
+    assert "the best that is possible is" in told["refused"]
+    assert "fewest" not in json.loads(run("plan", *MAIN, "--tokens", "3B", "--deadline", "9d", "--format", "json").out)
+
+
 def test_tokens_and_total_tokens_are_one() -> None:
     lines = [
         run("plan", *MAIN, *more, "--deadline", "9d").out for more in (["--tokens", "3B"], ["--total-tokens", "3B"])
@@ -91,6 +120,11 @@ def test_an_assumed_network_is_a_warning() -> None:
         (["--tokens", "3B", "--deadline", "-7d"], "deadline is"),
         (["--gpus", "auto", "--tokens", "300B", "--deadline", "1min"], "the best that is possible is"),
         ([*AUTO, "--set", "hardware.price_per_gpu_hour=-2"], "price_per_gpu_hour is -2; it must be at least 0"),
+        (["--tokens", "3B", "--total-steps", "100"], "both say how long training lasts"),
+        ([*AUTO, "--total-steps", "100"], "--tokens 30B and --total-steps 100; both say how long training lasts"),
+        (["--tokens", "1"], "tokens is 1; it must be at least 1,048,576, which one step of this plan trains on: 256"),
+        (["--tokens", "1", "--gpus", "auto", "--deadline", "1d"], "tokens is 1; it must be at least"),
+        (["--tokens", "3B", "--deadline", "5218w"], "at most a century, which is 5217w"),
         (["--tokens", "3B", "--compare", "zero3"], "are two questions"),
         (["--gpus", "auto", "--what-if", "seq_len=1,2"], "are two questions"),
     ],

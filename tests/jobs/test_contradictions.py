@@ -80,3 +80,15 @@ def test_a_release_of_liger_does_nothing_without_its_loss(make_job):
 
     assert [warning for warning in without.warnings if "training.liger does nothing" in warning]
     assert not [warning for warning in chunked.warnings if "liger" in warning]
+
+
+def test_adapters_are_no_wider_than_the_model(make_job):
+    lora = {"training.method": "lora"}
+    with pytest.raises(
+        dsgen.DsgenError, match=r"training\.lora_rank is 4097; it must be at most 4096, the width"
+    ) as told:
+        make_job(**lora, **{"training.lora_rank": 4097})
+
+    assert "8 to 64" in str(told.value)
+    assert make_job(**lora, **{"training.lora_rank": 4096}).training.lora_rank == 4096
+    assert make_job(**{"training.lora_rank": 4097}).training.lora_rank == 4097  # nothing reads it without adapters

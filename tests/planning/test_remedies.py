@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import attrs
 import pytest
 
+import dsgen
 from dsgen.jobs.job import Job
 from dsgen.planning import remedies
 from dsgen.planning.candidates import Search, search
+from dsgen.planning.planner import plan
 from dsgen.planning.remedies import nothing_fits
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Layout, Rejection
@@ -127,3 +131,14 @@ def test_a_rejection_says_what_is_needed_and_how_much_of_it_is_missing(make_job,
         assert one.missing_bytes > 0
         assert of in one.why
         assert one.why.endswith(f": {gib(one.missing_bytes)} GiB too much")
+
+
+def test_adapters_of_a_rank_that_is_too_high_are_told_of_the_largest_power_of_two_that_fits(make_job):
+    job = make_job("rtx4090-24g", "7b", **{"training.method": "lora", "training.lora_rank": 2000, "cluster.gpus": 1})
+    with pytest.raises(dsgen.DsgenError) as told:
+        plan(job)
+    (rank,) = re.findall(r"fits with --lora-rank (\d+)", str(told.value))
+
+    assert search(attrs.evolve(job, training=attrs.evolve(job.training, lora_rank=int(rank)))).fitting
+    assert not search(attrs.evolve(job, training=attrs.evolve(job.training, lora_rank=2 * int(rank)))).fitting
+    assert int(rank) & (int(rank) - 1) == 0

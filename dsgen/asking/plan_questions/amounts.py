@@ -16,7 +16,7 @@ _TOKENS = re.compile(r"(-?[0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]{1,2})?) *([A
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LENGTH = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) *([a-z]+) *")
 MOST_TOKENS = 1e18  # more than was ever written
-MOST_SECONDS = 3e9  # a century
+MOST_SECONDS = 100 * 365.25 * 86_400  # a century
 
 
 def tokens_of(said: float | str) -> int:
@@ -37,7 +37,7 @@ def tokens_of(said: float | str) -> int:
             todo="Such as 300B.",
         )
     if not 1 <= number <= MOST_TOKENS:
-        raise mistake(f"tokens is {show(said)}", must="it must be from 1 to 1,000,000T")
+        raise mistake(f"tokens is {show(said)}", must="it must be from 1 to 1,000,000T", todo="Such as 300B.")
     return int(number)
 
 
@@ -62,7 +62,11 @@ def seconds_of(said: str | datetime.timedelta) -> float:
             todo="Such as 7d, 36h or 1d12h.",
         )
     if not 0 < seconds <= MOST_SECONDS:
-        raise mistake(f"deadline is {show(str(said))}", must="it must be longer than nothing, and at most a century")
+        raise mistake(
+            f"deadline is {show(str(said))}",
+            must="it must be longer than nothing, and at most a century, which is 5217w",
+            todo="Such as 7d, 36h or 1d12h.",
+        )
     return seconds
 
 

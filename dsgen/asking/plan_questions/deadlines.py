@@ -1,10 +1,9 @@
 """How long training takes on some GPUs, and the fewest GPUs that train so many tokens before a deadline."""
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import attrs
 
@@ -14,12 +13,12 @@ from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.planning.planner import Plan, contenders, decide, plan
-from dsgen.shapes.errors import mistake
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Network
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["MOST_NODES", "Budget", "Fleet", "fewest_gpus", "training_time"]
+__all__ = ["MOST_NODES", "Budget", "Fleet", "MetBy", "fewest_gpus", "training_time", "what_meets"]
 
 MOST_NODES = 1024  # more are not tried
 # How much faster a GPU may be among more of its kind, by a larger micro-batch or less offload: sizes that are too few
@@ -90,9 +89,38 @@ class Budget:
     fleets: tuple[Fleet, ...]
 
 
+class MetBy(NamedTuple):
+    """What would meet a deadline: the fewest GPUs, or why no number of them does."""
+
+    fleet: Fleet | None
+    refused: str
+
+
 def training_time(planned: Plan, tokens: int) -> Fleet:
-    """How long the GPUs of a plan train."""
+    """How long the GPUs of a plan train.
+
+    Raises:
+        DsgenError: Fewer tokens than a step trains on.
+    """
+    each = planned.chosen.cost.tokens
+    if tokens < each:
+        sequences = planned.chosen.strategy.global_batch
+        raise mistake(
+            f"tokens is {tokens:,}",
+            must=f"it must be at least {each:,}, which one step of this plan trains on: {sequences:,} sequences",
+            todo="Take more tokens, or a smaller step: --global-batch N.",
+            code="contradiction",
+        )
     return Fleet(plan=planned, tokens=tokens)
+
+
+def what_meets(scenario: Scenario, tokens: int, deadline_seconds: float) -> MetBy:
+    """The fewest GPUs that meet a deadline which others miss, or why none do; as `fewest_gpus`."""
+    try:
+        return MetBy(fewest_gpus(scenario, tokens, deadline_seconds).fewest, "")
+    except DsgenError as error:
+        said = "; ".join(filter(None, (error.what, error.must)))
+        return MetBy(None, " ".join(filter(None, (f"{said}.", error.todo))))
 
 
 def fewest_gpus(scenario: Scenario, tokens: int, deadline_seconds: float) -> Budget:
@@ -113,6 +141,7 @@ def fewest_gpus(scenario: Scenario, tokens: int, deadline_seconds: float) -> Bud
     fewest = sizes.least(need)
     if fewest is None:
         raise sizes.too_slow(deadline_seconds)
+    training_time(fewest.plan, tokens)
     sure = sizes.least(need / speed_interval(job)[0])
     chosen = {fewest.gpus: fewest}
     for other in (sure, sizes.smallest(), sizes.near(fewest.gpus / 2), sizes.near(fewest.gpus * 2)):

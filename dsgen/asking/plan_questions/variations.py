@@ -13,6 +13,7 @@ from dsgen.shapes import units
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Origin, show
 from dsgen.shapes.near_misses import offer
+from dsgen.shapes.profiles import SECTIONS, yaml_name
 
 __all__ = ["SOURCE", "field_named", "job_with", "number", "parsed", "read", "spelled"]
 
@@ -32,13 +33,17 @@ def read(text: str) -> tuple[str, tuple[Any, ...]]:
     """
     name, equals, values = text.partition("=")
     words = [word.strip() for word in values.split(",")]
-    if not equals or not name.strip() or not all(words):
+    field = field_named(name.strip()) if name.strip() else ""
+    if not equals or not field or not all(words):
         raise mistake(
-            show(text),
+            f"{show(text)} names no field"
+            if not field
+            else f"{field} has no value"
+            if not equals or not any(words)
+            else f"{show(text)} has an empty value",
             must="it must be field=value,value, such as network=ethernet-25g,ib-hdr-200g",
             where=SOURCE,
         )
-    field = field_named(name.strip())
     return field, tuple(parsed(field, word) for word in words)
 
 
@@ -59,8 +64,17 @@ def field_named(name: str) -> str:
         f"unknown field {show(name)}",
         must=f"it must be one of {', '.join(known)}, or a path as --set takes it",
         where=SOURCE,
-        todo=offer(nearest(field, known)),
+        todo=offer(_paths(field) or nearest(field, known)),
         code="unknown-name",
+    )
+
+
+def _paths(name: str) -> tuple[str, ...]:
+    """The facts and wishes of a name that no field has, by their paths: lr is training.lr."""
+    return tuple(
+        f"{section}.{name}"
+        for section, kind in SECTIONS.items()
+        if name in {yaml_name(field.name) for field in attrs.fields(kind)}
     )
 
 

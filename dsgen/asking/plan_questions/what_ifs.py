@@ -98,10 +98,12 @@ def what_if(scenario: Scenario, field: str, values: Sequence[Any], *, turning: b
         if not any(same(value, other) for other in distinct):
             distinct.append(value)
     if not 2 <= len(distinct) <= MOST_VALUES:
+        one = f"{field} is {told(distinct[0])} in each" if distinct else f"{field} has no value"
         raise mistake(
-            f"{field} has {len(distinct)} value{'s' if len(distinct) > 1 else ''}: {show(list(values))}",
-            must=f"a table needs from 2 to {MOST_VALUES}",
+            f"{field} has {len(distinct)} values" if len(distinct) > 1 else one,
+            must=f"a table needs from 2 to {MOST_VALUES} that differ",
             where=SOURCE,
+            todo=f"Name another one: {field}={told(distinct[0])},..." if len(distinct) == 1 else None,
         )
     refusals: list[DsgenError] = []
     cases = [_case(scenario, field, value, refusals) for value in distinct]
