@@ -15,6 +15,7 @@ __all__ = ["data", "group", "longest", "micro_steps", "part_rows", "speed_line",
 _LEAST = 0.001  # share of the step below which a part is not worth a line
 _SHOWN = 0.0005  # the same of a column of the passes: what would be 0.0 % everywhere
 _LONGEST = 5  # stretches of the critical path that are shown
+_MARGIN = 8  # columns: the indent, and two between each pair of four
 _PASSES = 4  # micro-steps that are shown one by one
 _EQUAL = 0.005  # share by which passes differ that are told as one
 _TERA = 1e12
@@ -35,7 +36,7 @@ def text_lines(simulation: Simulation, width: int) -> Iterator[str]:
     yield from table(list(part_rows(time)), width, heads).splitlines()
     yield from _wrapped(f"the host works for {_seconds(time.host_seconds)} of it", width)
     yield from _wrapped("longest stretches of the critical path, which decides the step's end", width)
-    yield from table(list(longest(time))[:_LONGEST], width).splitlines()
+    yield from _stretch_lines(list(longest(time))[:_LONGEST], width)
     yield from _passes(time, width)
     peak = f"{simulation.peak_flops_per_second / _TERA:,.0f} TFLOP/s"
     yield from _wrapped(f"MFU and HFU are by the dense peak of {peak}; MFU leaves out what is recomputed", width)
@@ -96,9 +97,10 @@ def group(sort: str) -> str:
 
 
 def longest(time: Timeline) -> Iterator[list[str]]:
-    """The stretches of the critical path, longest first, those of the same work in each pass or layer as one.
+    """The stretches of the critical path that take most together, those of the same work in each pass or layer as one.
 
-    Each has count and seconds, what it is, the phase, and the modules; a layer's number is `*` where it is of several.
+    Each has count, seconds and their sum, what it is, the phase, and the modules; a layer's number is `*` where it is
+    of several. Passes that are added up count as the one that they are like.
     """
     alike: dict[tuple[str, str, str], list[PathStretch]] = {}
     for one in time.stretches:
@@ -106,12 +108,40 @@ def longest(time: Timeline) -> Iterator[list[str]]:
             continue
         every = one._replace(first=_NUMBER.sub(".*", one.first), last=_NUMBER.sub(".*", one.last))
         alike.setdefault((one.what, one.phase, stretch_words(every)), []).append(one)
-    for (what, phase, words), members in sorted(alike.items(), key=lambda item: -max(one.seconds for one in item[1])):
-        most, least = (ends(one.seconds for one in members) for ends in (max, min))
-        times = f"{len(members)} x " if len(members) > 1 else ""
-        upto = "up to " if least < (1 - _EQUAL) * most else ""
+    for (what, phase, words), members in sorted(alike.items(), key=lambda item: -_together(item[1])):
         names = {stretch_words(one) for one in members}
-        yield [f"{times}{upto}{_seconds(most)}", what, phase, words if len(names) > 1 else names.pop()]
+        yield [_times(members), what, phase, words if len(names) > 1 else names.pop()]
+
+
+def _together(members: Sequence[PathStretch]) -> float:
+    """Seconds of all of them, and of what they stand for."""
+    seconds = 0.0
+    for one in members:
+        seconds += one.seconds + one.repeated_seconds
+    return seconds
+
+
+def _times(members: Sequence[PathStretch]) -> str:
+    """How often, how long each, and how long together: 16 x 1.92 s = 30.7 s."""
+    count = 0.0
+    for one in members:
+        count += 1 + one.repeated_seconds / one.seconds
+    most, least = (ends(one.seconds for one in members) for ends in (max, min))
+    upto = "up to " if least < (1 - _EQUAL) * most else ""
+    whole = _seconds(_together(members))
+    return f"{round(count)} x {upto}{_seconds(most)} = {whole}" if round(count) > 1 else whole
+
+
+def _stretch_lines(rows: list[list[str]], width: int) -> Iterator[str]:
+    """Stretches as a table; their modules below them where they have no room beside them."""
+    columns = [max((len(row[place]) for row in rows), default=0) for place in range(4)]
+    if sum(columns) + _MARGIN <= width:
+        yield from table(rows, width).splitlines()
+        return
+    for line, row in zip(table([row[:-1] for row in rows], width).splitlines(), rows, strict=True):
+        yield line
+        if row[-1]:
+            yield from textwrap.wrap(row[-1], width, initial_indent=" " * 6, subsequent_indent=" " * 8)
 
 
 def stretch_words(one: PathStretch) -> str:

@@ -79,7 +79,8 @@ class History:
         stretches: list[PathStretch] = []
         until, more = 0.0, 0.0  # down to where the path stands for passes that are added up too, and for how many
         left = {turns.phase: turns for turns in self._turns}
-        for span in self._back(self._last, self.end, 0.0):
+        for span in self._by_phase(self._back(self._last, self.end, 0.0)):
+            repeated = 0.0
             turns = left.get(self._phase(span)) if _name(span) == ALIKE else None
             if turns is not None:
                 more = turns.times
@@ -89,9 +90,10 @@ class History:
                     add(parts, sort, seconds)
                 if span.end > until and more:
                     shared = (span.end - max(span.begin, until)) / (span.end - span.begin)
+                    repeated = more * shared
                     for sort, seconds in _sorts(span):
-                        add(parts, sort, more * shared * seconds)
-            self._stretch(stretches, span)
+                        add(parts, sort, repeated * seconds)
+            self._stretch(stretches, span, repeated * (span.end - span.begin))
         return parts, tuple(reversed(stretches))
 
     def _back(self, task: Task | None, at: float, floor: float) -> Iterator[_PathPiece]:
@@ -118,6 +120,19 @@ class History:
                     yield _PathPiece(max(floor, begin), at, task)
                 at, task = min(at, begin), task.cause
 
+    def _by_phase(self, spans: Iterator[_PathPiece]) -> Iterator[_PathPiece]:
+        """Spans, of which the host's dispatch is cut where the host enters a phase: it may go through many."""
+        for span in spans:
+            end = span.end
+            if span.what is None:
+                first, last = (bisect.bisect_right(self._queued, at) for at in (span.begin, end))
+                for begin in reversed(self._queued[first:last]):
+                    if begin < end:
+                        yield _PathPiece(begin, end, None)
+                        end = begin
+            if end > span.begin:
+                yield span._replace(end=end)
+
     def _fill(self, parts: dict[str, float], spans: Iterator[_PathPiece] | tuple[_PathPiece, ...]) -> None:
         for span in spans:
             for sort, seconds in _sorts(span):
@@ -129,18 +144,22 @@ class History:
             return span.what.phase
         return max(bisect.bisect_right(self._queued, span.begin) - 1, 0)
 
-    def _stretch(self, stretches: list[PathStretch], span: _PathPiece) -> None:
-        """Join a span to the last stretch, which is later, or begin one."""
+    def _stretch(self, stretches: list[PathStretch], span: _PathPiece, repeated: float) -> None:
+        """Join a span to the last stretch, which is later, or begin one; it stands for so many seconds more."""
         phase, number, _ = self._phases[self._phase(span)] if self._phases else EnteredPhase("", 0, 0.0)
         what, seconds = _kind(span), span.end - span.begin
         module = "" if span.what is None else span.what.module
         last = stretches[-1] if stretches else None
         if last is not None and (last.what, last.phase, last.micro_batch) == (what, phase, number):
             stretches[-1] = last._replace(
-                begin=span.begin, seconds=last.seconds + seconds, first=module or last.first, last=last.last or module
+                begin=span.begin,
+                seconds=last.seconds + seconds,
+                first=module or last.first,
+                last=last.last or module,
+                repeated_seconds=last.repeated_seconds + repeated,
             )
         else:
-            stretches.append(PathStretch(what, phase, number, span.begin, seconds, module, module))
+            stretches.append(PathStretch(what, phase, number, span.begin, seconds, module, module, repeated))
 
 
 def add(sums: dict[str, float], sort: str, seconds: float) -> None:

@@ -93,6 +93,7 @@ class PathStretch(NamedTuple):
         begin: Seconds from the begin of the step.
         seconds: How long.
         first, last: The model's modules that it begins and ends in; empty outside.
+        repeated_seconds: What it takes besides in the passes that are added up, which are like its own.
     """
 
     what: str
@@ -102,6 +103,7 @@ class PathStretch(NamedTuple):
     seconds: float
     first: str
     last: str
+    repeated_seconds: float = 0.0
 
 
 @attrs.frozen(kw_only=True)

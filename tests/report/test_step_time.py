@@ -64,8 +64,40 @@ def test_stretches_of_the_same_work_are_one_line(tmp_path: Path) -> None:
     lines = list(longest(time))
 
     assert len(lines) < len(time.stretches)
-    assert any(re.match(r"2 x ", line[0]) for line in lines)
-    assert lines[0][0].removeprefix("2 x ").removeprefix("up to ")[0].isdigit()
+    assert any(re.match(r"2 x [\d.]+ m?s = [\d.]+ m?s$", line[0]) for line in lines)
+
+
+@pytest.mark.parametrize("passes", [3, PASSES, 100])
+def test_stretches_count_every_pass_those_that_are_added_up_too(tmp_path: Path, passes: int) -> None:
+    time = time_of(simulation(tmp_path, passes))
+    whole = sum(one.seconds + one.repeated_seconds for one in time.stretches if one.what != ALIKE)
+
+    lines = list(longest(time))
+
+    assert whole == pytest.approx(time.seconds, rel=1e-6)
+    sums = [_seconds(line[0].rpartition("= ")[2]) for line in lines]
+    assert sums == sorted(sums, reverse=True)
+    assert sum(sums) == pytest.approx(time.seconds, rel=0.02)
+    attention = next(line[0] for line in lines if line[1:3] == ["kernels", "backward"])
+    assert attention.startswith(f"{passes} x ")
+
+
+def test_modules_that_have_no_room_beside_a_stretch_stand_below_it_whole(tmp_path: Path) -> None:
+    told = simulation(tmp_path)
+    names = {name for line in longest(time_of(told)) for name in line[3].split(" to ") if name}
+
+    narrow, wide = ("\n".join(step_time.text_lines(told, width)) for width in (60, 140))
+
+    assert "model.layers.0.mlp" in names
+    for name in names:
+        assert name in narrow
+        assert name in wide
+    assert any(line.strip() in names for line in narrow.splitlines())
+
+
+def _seconds(words: str) -> float:
+    number, unit = words.split()
+    return float(number) * {"s": 1.0, "ms": 1e-3}[unit]
 
 
 @pytest.mark.parametrize(

@@ -362,6 +362,29 @@ def test_what_is_off_the_path_can_be_faster_without_any_gain(off: float, on: flo
     assert seconds(1.0, 1.0) - seconds(off, on) == pytest.approx(gained, abs=1e-12)
 
 
+def test_dispatch_is_of_the_phase_in_which_the_host_dispatches() -> None:
+    """A host that never waits goes through all phases in one piece, which had all been of its first one."""
+    call = traffic(1)  # a nanosecond: the host bounds it
+    found = replayed(
+        ("phase", "input", 1),
+        ("phase", "forward", 1),
+        *(call,) * 3,
+        ("phase", "backward", 1),
+        *(call,) * 5,
+        ("phase", "input", 1),
+        ("phase", "forward", 1),
+        *(call,) * 2,
+        ("phase", "step", 1),
+        call,
+    )
+
+    told = [(one.phase, one.micro_batch) for one in found.stretches if one.what == HOST_BOUND]
+    assert told == [("forward", 1), ("backward", 1), ("forward", 2), ("step", 2)]
+    seconds = [one.seconds for one in found.stretches if one.what == HOST_BOUND]
+    assert seconds == pytest.approx([30e-6, 50e-6, 20e-6, 10e-6])
+    assert sum(found.path.values()) == pytest.approx(found.seconds, rel=1e-12)
+
+
 def test_the_path_goes_through_the_host_where_that_waits() -> None:
     """Adam on the CPU runs when the copy is there; the host, not a stream, has waited for it."""
     adam = cpu_adam_seconds(RATES, 10**5, ranks_per_node=8, launcher="deepspeed")
