@@ -86,6 +86,14 @@ def _at(document: Document, fault: Fault, must: str | None = None) -> DsgenError
 
 
 def _none(path: str, sources: list[Source], held: list[Source]) -> DsgenError:
+    if held and "{" in held[0].document.text and not held[0].document.config:
+        return mistake(
+            "it is empty: {}",
+            must="DeepSpeed takes its defaults for all other keys, and stops where there is no batch size: it needs "
+            "train_batch_size or train_micro_batch_size_per_gpu",
+            where=STDIN if path == "-" else path,
+            todo='Write such as {"train_micro_batch_size_per_gpu": 1}.',
+        )
     empty = not (sources and sources[0].document.text.strip()) or bool(held and not held[0].document.config)
     model = bool(held and "model_type" in held[0].document.config)
     return mistake(

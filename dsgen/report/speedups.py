@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.asking.memory_questions import CHOSEN, DEFAULT
@@ -41,6 +41,7 @@ def text(answer: Speedups, width: int = 80) -> str:
 
         lines += wrapped(basis(question.job), width)
     lines += [line for note in question.notes for line in wrapped(f"note: {note}", width)]
+    lines += [line for said in _misread(answer) for line in wrapped(f"note: {said}", width)]
     lines += ["", *costs.part_lines(now), ""]
     lines += [*folded(f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", width)]
     lines.append(place_line("host", memory.host))
@@ -49,7 +50,41 @@ def text(answer: Speedups, width: int = 80) -> str:
     if answer.verdict is Verdict.DOES_NOT_FIT:
         lines += wrapped("note: it does not run as it is, and gains are over a speed that it cannot have", width)
     lines += ["", *change_lines(answer, width)]
+    if answer.verdict is not Verdict.FITS:
+        lines += ["", *_ways(answer, width)]
     return "\n".join(lines) + "\n"
+
+
+def _misread(answer: Speedups) -> Iterator[str]:
+    """What of the config is not as written, with its place and its rule."""
+    subject = answer.question.subject
+    name = subject.document.name if subject is not None else ""
+    yield from (f"{name}:{one.line}: {one.message} ({one.code})" for one in answer.findings)
+
+
+def _ways(answer: Speedups, width: int) -> Iterator[str]:
+    """What makes it fit."""
+    ways = answer.ways
+    if not ways:
+        yield from wrapped("nothing of strategy, length or method makes it surely fit: take more GPUs", width)
+        return
+    yield "   what makes it surely fit, the smallest of each kind"
+    for change in ways:
+        gpu = change.memory.gpu
+        sizes = f"GPU {gib(gpu.least_bytes)} to {gib(gpu.high_bytes)} of {gib(gpu.limit_bytes)} GiB"
+        line = f"{' '.join(_options(change.options))}: {change.words}; {sizes}"
+        yield from textwrap.wrap(line, width, initial_indent=" " * 3, subsequent_indent=" " * 7, break_on_hyphens=False)
+
+
+def _options(options: Mapping[str, Any]) -> Iterator[str]:
+    """Options as they are typed beside --config."""
+    for field, value in options.items():
+        name = f"--{field.replace('_', '-')}"
+        yield name if isinstance(value, bool) else " ".join(f"{name} {one}" for one in _listed(value))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def change_lines(answer: Speedups, width: int) -> Iterator[str]:
@@ -95,6 +130,8 @@ def data(answer: Speedups) -> dict[str, Any]:
         "now": candidate_data(answer.now),
         "speedups": [_speedup(one) for one in answer.changes],
         "together": _speedup(answer.together) if answer.together is not None else None,
+        "ways": [{"options": dict(one.options), "words": one.words} for one in answer.ways],
+        "findings": [one.to_dict() for one in answer.findings],
     }
 
 

@@ -110,13 +110,70 @@ def test_what_does_not_fit_exits_with_1(run: Run, tmp_path: Path) -> None:
     assert "note: it does not run as it is" in out
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_what_does_not_fit_names_what_makes_it_fit(run: Run, tmp_path: Path, columns: int) -> None:
+    file = tmp_path / "ds.json"
+    file.write_text(
+        '{"train_micro_batch_size_per_gpu": 16, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}'
+    )
+    asked = ["--config", str(file), "--hw", "a100-80g", "--model", "7b"]
+
+    _, out, _ = run(*asked, columns=columns)
+    ways = json.loads(run(*asked, "--format", "json")[1])["ways"]
+
+    told = out.split("\n\n")[-1]
+    assert "it does not run" not in out  # it may fit, and that it surely does is worth a change
+    assert told.startswith("   what makes it surely fit, the smallest of each kind\n")
+    assert max(map(len, told.splitlines())) <= columns
+    assert len(ways) >= 4
+    for way in ways:
+        options = [
+            part
+            for name, value in way["options"].items()
+            for part in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
+        ]
+        assert f"{' '.join(options)}: " in " ".join(told.split())
+        code, after, _ = run(*asked, *options, "--format", "json")
+        assert (code, json.loads(after)["verdict"], json.loads(after)["ways"]) == (0, "fits", [])
+
+
+def test_what_fits_is_told_of_no_way_out(run: Run, config: str) -> None:
+    assert "what makes it surely fit" not in run("--config", config, "--hw", "a100-80g", "--model", "1b")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "said"),
+    [
+        ('{"train_micro_batch_size_per_gpu": 1,\n"zero_optimisation": {"stage": 3}}', ["DSG102"],
+         "ds.json:2: zero_optimisation is a key that DeepSpeed 0.19.8 never reads: it does nothing here; "
+         "zero_optimization is meant (DSG102)"),
+        ('{"bf16": {"enabled": true}}', ["DSG200"], "DeepSpeed stops at the parse; it needs one of them"),
+        ('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1, "offload_param": {"device": "cpu"}},'
+         '"wall_clock_breakdown": true}', [], ""),  # what it says of speed, and of what does nothing, is lint's
+        (CONFIG, [], ""),
+    ],
+)  # fmt: skip
+def test_what_is_not_as_written_is_said(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, codes: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds.json").write_text(text)
+    asked = ["--config", "ds.json", "--hw", "a100-80g", "--model", "1b"]
+
+    _, out, _ = run(*asked)
+
+    assert [one["code"] for one in json.loads(run(*asked, "--format", "json")[1])["findings"]] == codes
+    assert said in " ".join(out.split())
+    assert ("(DSG" in out) is bool(codes)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--config", "missing.json", "--hw", "a100-40g", "--model", "7b"], "missing.json"),
         (["--config", "ds.json", "--model", "7b"], "no hardware is named"),
         (["--config", "ds.json", "--hw", "a100-40g"], "no model is named"),
-        (["--config", "empty.json", "--hw", "a100-40g", "--model", "7b"], "it is empty"),
+        (["--config", "empty.json", "--hw", "a100-40g", "--model", "7b"], "it needs train_batch_size or train_micro_"),
         (["--config", "broken.json", "--hw", "a100-40g", "--model", "7b"], "broken.json:1"),
     ],
 )

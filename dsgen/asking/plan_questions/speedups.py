@@ -7,8 +7,10 @@ from typing import Any
 
 import attrs
 
+from dsgen.asking.memory_questions.counterfactuals import Change, counterfactuals
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.asking.plan_questions.ideas import Idea, ideas, laid_out
+from dsgen.asking.plan_questions.misread_keys import misread_keys
 from dsgen.asking.plan_questions.rewrites import rewrites
 from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.cost import cost
@@ -17,6 +19,7 @@ from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, Candidate, sized
 from dsgen.planning.planner import plan
 from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.findings import Finding
 from dsgen.shapes.layers import Origin, Override, Rank
 from dsgen.shapes.pins import Pin
 from dsgen.strategies.strategies import Layout, Strategy
@@ -64,6 +67,16 @@ class Speedups:
     now: Candidate
     changes: tuple[Speedup, ...]
     together: Speedup | None
+
+    @property
+    def ways(self) -> tuple[Change, ...]:
+        """The smallest changes with which it surely fits, whatever they cost; empty where it does."""
+        return () if self.verdict is Verdict.FITS else counterfactuals(self.question).changes
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What of the config is not as written."""
+        return misread_keys(self.question.subject) if self.question.subject is not None else ()
 
     @property
     def verdict(self) -> Verdict:
