@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from dsgen.asking.plan_questions.offers import offers as offered
@@ -33,12 +34,13 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     """
     job = plan.job
     width = max(width, NARROWEST)
-    rejections = _shown(plan, every)
+    shown = _shown(plan, every)
+    rejections, groups = _apart(shown)
     rows = [
         (plan.chosen, f"chosen: {plan.reason}"),
         *((rival, _compared(rival, plan)) for rival in plan.runners_up),
     ]
-    names = [str(item.strategy) for item, _ in rows] + [describe(rejection.layout) for rejection in rejections]
+    names = [str(item.strategy) for item, _ in rows] + [_name(rejection, plan) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
     lines = [
         f"{job_line(job)}, {plan.chosen.strategy.global_batch} sequences a step",
@@ -48,8 +50,10 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     for place, (item, note) in enumerate(rows, 1):
         lines += _row(f"{place:>2}", str(item.strategy), _numbers(item), note, column, width)
     for rejection in rejections:
-        lines += _row(" -", describe(rejection.layout), "", rejection.why, column, width)
-    hidden = len(plan.rejections) - len(rejections)
+        lines += _row(" -", _name(rejection, plan), "", rejection.why, column, width)
+    for why, members in groups.items():
+        lines += _group(why, members, plan, width)
+    hidden = len(plan.rejections) - len(shown)
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")
     lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen), *costs.part_lines(plan.chosen)]
@@ -78,11 +82,48 @@ def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int)
     else:
         lines = [f"{mark} {name:<{column}} {numbers}".rstrip()]
         room = width - (column + NUMBERS_WIDTH + 5 if numbers else max(len(lines[0]), column + 3) + 2)
-    if room >= min(NOTE_WIDTH, len(note)):
-        first, *rest = textwrap.wrap(note, room)
+    if room >= min(NOTE_WIDTH, len(note)) and room >= max(map(len, note.split())):  # a path stays whole
+        first, *rest = textwrap.wrap(note, room, break_on_hyphens=False)
         lead = " " * (width - room)
         return [f"{lines[0]:<{width - room}}{first}", *(lead + line for line in rest)]
-    return [*lines, *textwrap.wrap(note, width - 5, initial_indent="     ", subsequent_indent="     ")]
+    return [*lines, *_below(note, width)]
+
+
+def _below(words: str, width: int) -> list[str]:
+    """Words under a row; a path that is longer than a line stays whole."""
+    return textwrap.wrap(words, width - 5, initial_indent="     ", subsequent_indent="     ",
+                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
+
+
+def _apart(rejections: Sequence[Rejection]) -> tuple[list[Rejection], dict[str, list[Rejection]]]:
+    """Those that have a row of their own, and by its words those that share a reason, which has no number."""
+    shared: dict[str, list[Rejection]] = {}
+    for item in rejections:
+        if not item.missing_bytes:
+            shared.setdefault(item.why, []).append(item)
+    groups = {why: members for why, members in shared.items() if len(members) > 1}
+    return [item for item in rejections if item.missing_bytes or item.why not in groups], groups
+
+
+def _name(item: Rejection, plan: Plan) -> str:
+    """A rejected strategy; with its dtype where that is not the plan's."""
+    name = describe(item.layout)
+    return name if item.layout.precision == plan.chosen.strategy.precision else f"{name}, {item.layout.precision}"
+
+
+def _group(why: str, members: Sequence[Rejection], plan: Plan, width: int) -> list[str]:
+    """A reason, and below it what it is true of; all of another dtype are named by that."""
+    own = plan.chosen.strategy.precision
+    whole: list[str] = []
+    for precision in dict.fromkeys(item.layout.precision for item in members):
+        count = sum(item.layout.precision == precision for item in members)
+        if precision != own and count == sum(item.layout.precision == precision for item in plan.rejections):
+            whole.append(precision)
+    names = [_name(item, plan) for item in members if item.layout.precision not in whole]
+    names += [f"everything in {precision}" for precision in whole]
+    lead = textwrap.wrap(why, width, initial_indent=" - ", subsequent_indent="   ",
+                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    return [*lead, *_below("; ".join(names), width)]
 
 
 def _numbers(item: Candidate) -> str:

@@ -155,6 +155,40 @@ def test_plan_keeps_to_the_terminal(run, monkeypatch):
     assert max(map(len, table.splitlines())) <= 100
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_what_one_pin_excludes_is_told_once_and_its_path_stays_whole(run, monkeypatch, tmp_path, columns):
+    folder = tmp_path / "a-folder-of-a-project" / "configs-of-our-cluster"
+    folder.mkdir(parents=True)
+    site = folder / "site-overrides.yaml"
+    site.write_text("zero_optimization:\n  stage: 1\n")
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    _, out, _ = run("plan", *MAIN, "-f", str(site), "--all")
+    told = json.loads(run("plan", *MAIN, "-f", str(site), "--format", "json")[1])["rejections"]
+
+    table = out.split("\n\n")[1]
+    excluded = [item["strategy"] for item in told if item["pin"]]
+    assert table.count(f"({site}:2)") == 1
+    words = " ".join(table.partition(" excludes it")[2].split())
+    assert len(excluded) > 15
+    assert words == "; ".join(excluded)
+    for line in table.splitlines():
+        assert len(line) <= columns or str(site) in line
+
+
+def test_a_strategy_in_another_dtype_is_no_other_row_of_the_same_name(run):
+    _, out, _ = run("plan", *MAIN, "--precision", "fp16", "--zero-stage", "1", "--all")
+    table = out.split("\n\n")[1]
+    told = json.loads(run("plan", *MAIN, "--precision", "fp16", "--zero-stage", "1", "--format", "json")[1])
+
+    assert (
+        " - training.precision = fp16 (--precision) excludes it\n     everything in bf16; everything in fp32" in table
+    )
+    rows = [re.split(r"  +", line[3:])[0] for line in table.splitlines() if re.match(r" [-\d]\d? ", line)]
+    assert len(rows) == len(set(rows))
+    assert {item["precision"] for item in told["rejections"] if item["pin"]} == {"bf16", "fp16", "fp32"}
+
+
 def test_why_shows_winner_losers_and_alternatives(run, tmp_path):
     site = tmp_path / "site.yaml"
     site.write_text("zero_optimization:\n  overlap_comm: false  # our switch drops packets\n")
