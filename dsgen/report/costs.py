@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsgen.cost.micro_batches import node_rates
 from dsgen.cost.steps import speed_interval as shares
+from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Candidate
 from dsgen.report.bars import bar, rounded
 
-__all__ = ["data", "differences", "part_lines", "seconds_text", "speed_interval", "speed_line"]
+__all__ = ["data", "differences", "nearest_lines", "part_lines", "seconds_text", "speed_interval", "speed_line"]
 
 _LEAST = 0.005  # share of a step below which a part is not worth a line
 _LEAST_DIFFERENCE = 0.01  # share of a step below which a part is no reason for a choice
@@ -23,6 +26,22 @@ def speed_line(item: Candidate) -> str:
     low, high = map(rounded, speed_interval(item))
     step = seconds_text(item.cost.seconds)
     return f"speed about {rounded(item.speed)} tokens/s/GPU ({low} to {high}), a step takes {step}"
+
+
+def nearest_lines(job: Job, width: int) -> list[str]:
+    """Whose kernels a speed is made of, where nobody has measured this GPU's; nothing where somebody has."""
+    name = _nearest(job)
+    if name is None:
+        return []
+    words = f"kernels as measured on {name}: of this GPU there are no measurements, and the speed is less sure"
+    return textwrap.wrap(words, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _nearest(job: Job) -> str | None:
+    """The profile whose measurements stand in for those of a GPU; none for a machine on which a step was timed."""
+    name = node_rates(job.hardware, job.network).nearest
+    measured = job.hardware.step_time_ratio is not None or name == job.names.get("hardware")
+    return None if measured else name
 
 
 def speed_interval(item: Candidate) -> tuple[float, float]:
@@ -61,7 +80,7 @@ def differences(seconds: Mapping[str, float], whole: float) -> str:
 
 
 def data(item: Candidate) -> dict[str, Any]:
-    """The same as plain JSON types: seconds, tokens a second, their intervals and the parts that add up."""
+    """The same as plain JSON types: seconds, tokens a second, their intervals, the parts that add up, whose kernels."""
     cost = item.cost
     low, high = shares(item.job, item.strategy)
     return {
@@ -74,4 +93,5 @@ def data(item: Candidate) -> dict[str, Any]:
         "communication_share": cost.communication_share,
         "hidden_seconds": cost.hidden_seconds,
         "parts": dict(cost.parts),
+        "nearest": _nearest(item.job),
     }

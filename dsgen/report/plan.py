@@ -56,7 +56,8 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     hidden = len(plan.rejections) - len(shown)
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")
-    lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen), *costs.part_lines(plan.chosen)]
+    lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen)]
+    lines += [*costs.part_lines(plan.chosen), *costs.nearest_lines(job, width)]
     if changes := offered(plan):
         lines.append("")
         for line in offers.lines(changes):

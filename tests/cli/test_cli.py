@@ -189,6 +189,33 @@ def test_a_strategy_in_another_dtype_is_no_other_row_of_the_same_name(run):
     assert {item["precision"] for item in told["rejections"] if item["pin"]} == {"bf16", "fp16", "fp32"}
 
 
+@pytest.mark.parametrize(
+    ("hw", "theirs"), [("a40-48g", "rtxa6000-48g"), ("generic-80g", "a100-80g"), ("a100-40g", None), ("cpu", None)]
+)
+def test_a_plan_says_whose_kernels_stand_in_for_those_that_nobody_measured(run, tmp_path, hw, theirs):
+    config = tmp_path / "ds.json"
+    config.write_text(
+        '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    )
+    asked = ("--hw", hw, "--model", "gpt2", "--gpus", "1")
+
+    for more in ((), ("--config", str(config))):
+        _, out, _ = run("plan", *asked, *more)
+        told = json.loads(run("plan", *asked, *more, "--format", "json")[1])
+
+        assert told["now" if more else "chosen"]["cost"]["nearest"] == theirs
+        said = f"kernels as measured on {theirs}: of this GPU there are no measurements"
+        assert (said in " ".join(out.split())) is (theirs is not None)
+        assert ("kernels as measured" in out) is (theirs is not None)
+
+
+def test_a_machine_that_was_measured_stands_for_itself(run):
+    timed = ("--set", "hardware.step_time_ratio=1.1")
+    told = json.loads(run("plan", "--hw", "a40-48g", "--model", "gpt2", *timed, "--format", "json")[1])
+
+    assert told["chosen"]["cost"]["nearest"] is None
+
+
 def test_why_shows_winner_losers_and_alternatives(run, tmp_path):
     site = tmp_path / "site.yaml"
     site.write_text("zero_optimization:\n  overlap_comm: false  # our switch drops packets\n")
