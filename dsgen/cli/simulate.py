@@ -162,7 +162,7 @@ def _networks(said: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """The networks that --what-if names, read before anything runs."""
     from dsgen.shapes.errors import mistake
     from dsgen.shapes.layers import show
-    from dsgen.shapes.near_misses import alike
+    from dsgen.shapes.near_misses import alike, offer
 
     if said is None:
         return {}
@@ -174,9 +174,10 @@ def _networks(said: str | None, options: dict[str, Any]) -> dict[str, Any]:
         raise mistake(
             f"--what-if is {show(said)}",
             must="it must name networks: memory and kernels of another GPU are another simulation",
-            todo=f"did you mean {such}?"
-            if meant
-            else "Such as network=ethernet-25g,ib-ndr-400g; of other fields dsgen plan --what-if tells.",
+            todo=offer(
+                (such,) if meant else (),
+                "Such as network=ethernet-25g,ib-ndr-400g; of other fields dsgen plan --what-if tells.",
+            ),
             code="bad-value",
         )
     return {name: _network({**options, "network": name}) for name in listed}

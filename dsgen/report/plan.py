@@ -77,7 +77,8 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
 def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int) -> list[str]:
     """One row: the strategy, its numbers, and the note beside them or below."""
     if len(name) > column:
-        head, tail = name[: name.rfind(" ", 0, column + 1)], name[name.rfind(" ", 0, column + 1) + 1 :]
+        cut = name.replace(" mb ", " mb_").rfind(" ", 0, column + 1)  # a micro-batch keeps its number
+        head, tail = name[:cut], name[cut + 1 :]
         lines = [f"{mark} {head:<{column}} {numbers}".rstrip(), f"     {tail}"]
         room = 0
     else:

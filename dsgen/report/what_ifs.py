@@ -72,11 +72,30 @@ def _row(case: Case, column: int, width: int, beside: bool) -> Iterator[str]:
 
 def _turns(answer: WhatIf, width: int) -> Iterator[str]:
     if not answer.turns:
-        yield "the same strategy wins throughout"
+        yield from wrapped(_unchanged(answer), width)
         return
     yield "where the winner changes"
     for turn in answer.turns:
-        yield from textwrap.wrap(_turn(turn), width, initial_indent="  ", subsequent_indent="    ")
+        yield from _indented(_turn(turn), width)
+    for one in answer.by_bandwidth:
+        yield from wrapped(f"by bandwidth alone, from {one.first} to {one.last} and else as {one.network}", width)
+        if not one.turns:
+            yield from _indented("no change: latency or fabric make it", width)
+        for turn in one.turns:
+            yield from _indented(_turn(turn), width)
+
+
+def _unchanged(answer: WhatIf) -> str:
+    """That the winner does not change, or not between two values that are neighbours."""
+    winners = list(dict.fromkeys(case.winner for case in answer.cases if case.plan is not None))
+    if len(winners) > 1:
+        return "where the winner changes lies a value that has no plan"
+    where = "these values" if all(case.plan is not None for case in answer.cases) else "these values that has a plan"
+    return f"the choice does not change: {winners[0]} wins at each of {where}"
+
+
+def _indented(words: str, width: int) -> list[str]:
+    return textwrap.wrap(words, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _turn(turn: Turn) -> str:
@@ -89,6 +108,9 @@ def data(answer: WhatIf) -> dict[str, Any]:
         "field": answer.field,
         "cases": [_case(case) for case in answer.cases],
         "turns": [turn._asdict() for turn in answer.turns],
+        "by_bandwidth": [
+            {**one._asdict(), "turns": [turn._asdict() for turn in one.turns]} for one in answer.by_bandwidth
+        ],
         "warnings": list(answer.warnings),
     }
 

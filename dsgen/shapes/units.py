@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["BANDWIDTH", "BYTES", "FLOPS", "SECONDS", "UNITS", "gib", "parse"]
+__all__ = ["BANDWIDTH", "BYTES", "FLOPS", "SECONDS", "UNITS", "gib", "parse", "unit_of"]
 
 BYTES = "bytes"
 BANDWIDTH = "bytes_per_second"
@@ -55,6 +55,17 @@ def parse(text: object, unit: str) -> float:
     if not math.isfinite(amount):
         raise ValueError("it is too large for a number")
     return amount
+
+
+def unit_of(text: object) -> str | None:
+    """The inner unit of a quantity that is written; None of anything else."""
+    for unit in UNITS:
+        try:
+            parse(text, unit)
+        except ValueError:
+            continue
+        return unit
+    return None
 
 
 def gib(count_bytes: float) -> str:

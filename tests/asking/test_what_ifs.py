@@ -105,6 +105,49 @@ def test_between_numbers_the_break_even_is_searched(values: list[int]) -> None:
         assert winner({**JOB, "seq_len": first}) == turn.after
 
 
+@pytest.mark.parametrize("networks", [["ethernet-10g", "ib-hdr-200g"], ["ib-hdr-200g", "ethernet-25g"]])
+def test_between_networks_the_bandwidth_of_the_slower_is_searched(networks: list[str]) -> None:
+    said = {**JOB, "nodes": 4}
+    told = dsgen.what_if(said, "network", networks)
+
+    slower = min(networks, key=lambda name: int(name.split("-")[-1].rstrip("g")))
+    assert [one.network for one in told.by_bandwidth] == [slower]
+    for turn in told.by_bandwidth[0].turns:
+        last, first = number(turn.last), number(turn.first)
+        assert last is not None
+        assert first is not None
+        assert last < first <= 1.02 * last
+        for bandwidth, strategy in ((turn.last, turn.before), (turn.first, turn.after)):
+            assert winner({**said, "network": slower, "set": {"network.bandwidth": bandwidth}}) == strategy
+
+
+def test_between_networks_of_one_bandwidth_there_is_none_to_search() -> None:
+    told = dsgen.what_if({**JOB, "nodes": 4}, "network", ["roce-100g", "ib-edr-100g", "ethernet-100g"])
+
+    assert len({case.plan.job.network.bandwidth_bytes_per_second for case in told.cases if case.plan}) == 1
+    assert told.by_bandwidth == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [("network.bandwidth", ["10Gb/s", "200Gb/s"]), ("network.latency", ["1us", "100ms"]),
+     ("gpu_memory_used", ["1 GiB", "25 GiB"])],
+)  # fmt: skip
+def test_every_quantity_is_searched_and_told_in_its_unit(field: str, values: list[str]) -> None:
+    said = {**JOB, "nodes": 4, "network": "ib-hdr-200g"}
+    told = dsgen.what_if(said, field, values)
+    path = {"gpu_memory_used": "hardware.gpu_memory_used"}.get(field, field)
+
+    assert told.cases[0].winner != told.cases[-1].winner
+    assert told.turns
+    for turn in told.turns:
+        assert turn.searched
+        assert turn.last.split()[1] == values[0].lstrip("0123456789. ")
+        assert "e+" not in turn.last
+        for value, strategy in ((turn.last, turn.before), (turn.first, turn.after)):
+            assert winner({**said, "set": {path: value}}) == strategy
+
+
 def test_gpus_are_searched_in_the_steps_that_the_values_share() -> None:
     told = dsgen.what_if({**JOB, "network": "ib-hdr-200g"}, "gpus", [16, 4096])
 

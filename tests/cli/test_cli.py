@@ -147,6 +147,14 @@ def test_one_strategy_takes_one_amount_of_memory_wherever_it_is_said(run, more):
     assert abs(sum(sizes) - float(bar[1])) < 0.05 * len(sizes)
 
 
+def test_a_micro_batch_stays_with_its_number(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run("plan", "--hw", "rtx3090-24g", "--gpus", "1", "--model", "llama-3.1-8b", "--method", "lora")
+
+    head, tail = re.findall(r"^ 1 (ZeRO-3 \+ CPU parameters,.*?)  .*\n     (.*)$", out, re.MULTILINE)[0]
+    assert (head, tail) == ("ZeRO-3 + CPU parameters, checkpointing,", "mb 2")
+
+
 def test_plan_keeps_to_the_terminal(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     _, out, _ = run("plan", *MAIN)

@@ -17,7 +17,7 @@ def test_the_table_has_a_row_for_each_value_and_the_break_even() -> None:
     assert (done.code, done.err) == (0, "")
     for name in ("ethernet-10g", "ethernet-25g", "ib-hdr-200g"):
         assert re.search(rf"^{name} +[\d,]+ +[\d,]+ +[\d.]+ \w+ +[\d.]+ +\d+%", done.out, re.M)
-    assert "\nwhere the winner changes\n" in done.out or "\nthe same strategy wins throughout\n" in done.out
+    assert "\nwhere the winner changes\n" in done.out or "\nthe choice does not change: " in done.out
 
 
 def test_json_has_parts_interval_and_turns() -> None:
@@ -31,6 +31,37 @@ def test_json_has_parts_interval_and_turns() -> None:
         assert spent["seconds_per_step_low"] < spent["seconds_per_step_high"]
         assert case["job"]["names"]["network"] == case["value"]
     assert all(set(turn) == {"last", "first", "before", "after", "searched"} for turn in told["turns"])
+
+
+def test_between_networks_the_bandwidth_is_told_at_which_the_choice_changes() -> None:
+    done = run("plan", *MAIN, *NETWORKS)
+    told = json.loads(run("plan", *MAIN, *NETWORKS, "--format", "json").out)["by_bandwidth"]
+    words = " ".join(done.out.split())
+
+    assert [(one["network"], one["first"], one["last"]) for one in told] == [
+        ("ethernet-10g", "10 Gb/s", "25 Gb/s"),
+        ("ethernet-25g", "25 Gb/s", "200 Gb/s"),
+    ]
+    for one in told:
+        assert f"by bandwidth alone, from {one['first']} to {one['last']} and else as {one['network']}" in words
+        assert one["turns"]
+        for turn in one["turns"]:
+            assert f"between {turn['last']} and {turn['first']}: {turn['before']} -> {turn['after']}" in words
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["seq_len=1024,2048"], "the choice does not change: ZeRO-2, checkpointing wins at each of these values"),
+        (["training.lr=1e-4,1e-5"], "the choice does not change: ZeRO-2, checkpointing wins at each of these values"),
+        (["gpus=8,7", "--global-batch", "64"], "wins at each of these values that has a plan"),
+    ],
+)
+def test_a_choice_that_does_not_change_is_said_to_stay(asked: list[str], said: str) -> None:
+    out = run("plan", *MAIN, "--what-if", *asked).out
+
+    assert said in " ".join(out.split())
+    assert "where the winner changes" not in out
 
 
 def test_what_does_not_fit_is_a_row() -> None:

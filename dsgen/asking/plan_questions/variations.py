@@ -15,10 +15,10 @@ from dsgen.shapes.layers import Origin, show
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.profiles import SECTIONS, yaml_name
 
-__all__ = ["SOURCE", "field_named", "job_with", "number", "parsed", "read", "spelled"]
+__all__ = ["KINDS", "SOURCE", "field_named", "job_with", "number", "parsed", "read", "spelled", "varied"]
 
 SOURCE = "what-if"
-_KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
+KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
 _ALIASES = {"hardware": "hw", **{path: field for field, path in FIELDS.items()}}
 _NOT_ONE = ("file", "set")  # fields of a scenario that hold many things
 _TOGETHER = "+"  # between the names of a value that is a list
@@ -80,7 +80,7 @@ def _paths(name: str) -> tuple[str, ...]:
 
 def parsed(field: str, word: str) -> Any:
     """A value as it was typed: names of profiles and releases are text, and so is what is no JSON."""
-    if field in _KINDS or field == "deepspeed":
+    if field in KINDS or field == "deepspeed":
         return word
     if field in _LISTS:
         return word.split(_TOGETHER)
@@ -93,16 +93,21 @@ def job_with(scenario: Scenario, field: str, value: Any) -> Job:
     Raises:
         DsgenError: A value that the field cannot have, or that contradicts the rest.
     """
-    varied = _varied(scenario, field, value)
-    return assemble(layers(varied), varied.deepspeed)
+    other = varied(scenario, field, value)
+    return assemble(layers(other), other.deepspeed)
 
 
-def _varied(scenario: Scenario, field: str, value: Any) -> Scenario:
+def varied(scenario: Scenario, field: str, value: Any) -> Scenario:
+    """A scenario in which one field has another value.
+
+    Raises:
+        DsgenError: A name or a release that is no text.
+    """
     said = ScenarioValue(value, Origin(SOURCE))
-    if field in _KINDS:
+    if field in KINDS:
         if not isinstance(value, str):
             raise mistake(f"{field} is {show(value)}", must="it must be the name of a profile", where=SOURCE)
-        return attrs.evolve(scenario, profiles={**scenario.profiles, _KINDS[field]: (value,)})
+        return attrs.evolve(scenario, profiles={**scenario.profiles, KINDS[field]: (value,)})
     if field == "deepspeed":
         if not isinstance(value, str):
             raise mistake(f"deepspeed is {show(value)}", must='it must be a release, such as "0.19"', where=SOURCE)
@@ -143,5 +148,5 @@ def spelled(value: float, like: Any) -> str:
     for spellings in units.UNITS.values():
         unit = str(like).lstrip(" 0123456789.,_eE+-")
         if isinstance(like, str) and unit in spellings:
-            return f"{value / spellings[unit]:.4g} {unit}"
+            return f"{float(f'{value / spellings[unit]:.4g}'):,.10g} {unit}"  # without an exponent
     return f"{value:,.0f}" if value == int(value) else f"{value:.4g}"

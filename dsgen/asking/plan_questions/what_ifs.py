@@ -1,5 +1,6 @@
 """The best plan for each value of a field, and where the strategy that wins changes."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -7,14 +8,15 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from dsgen.asking.plan_questions.variations import SOURCE, job_with, number, spelled
+from dsgen.asking.plan_questions.variations import KINDS, SOURCE, job_with, number, spelled, varied
 from dsgen.jobs.scenarios import Scenario
 from dsgen.planning.planner import Plan, plan
+from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import same, show
 from dsgen.strategies.strategies import describe
 
-__all__ = ["NOTHING", "Case", "Turn", "WhatIf", "told", "what_if"]
+__all__ = ["NOTHING", "ByBandwidth", "Case", "Turn", "WhatIf", "told", "what_if"]
 
 MOST_VALUES = 64  # plans at once; a person reads no longer table
 MOST_TURNS = 8  # break-evens between two values; where there are more, winners differ by a hair
@@ -24,9 +26,10 @@ NOTHING = "no plan"  # what wins where no strategy fits
 _WRONG = ("unknown-name", "bad-value", "missing", "unreadable")
 # Fields between whose values a break-even is searched: those whose every whole number is a value like another, counts
 # that are tried in steps that all given values share, and quantities.
-_FINE = ("seq_len", "target_len", "lora_rank")
-_SHARED = ("gpus", "nodes")
-_QUANTITIES = ("memory", "bandwidth", "capacity")
+_FINE = ("seq_len", "target_len", "mean_len", "lora_rank")
+_SHARED = ("gpus", "nodes", "global_batch")
+_INNER = {units.BYTES: "B", units.BANDWIDTH: "B/s", units.FLOPS: "FLOP/s"}
+_NETWORK, _BANDWIDTH, _GIGABITS = "network", "network.bandwidth", "1 Gb/s"
 
 
 class Case(NamedTuple):
@@ -61,6 +64,21 @@ class Turn(NamedTuple):
     searched: bool = False
 
 
+class ByBandwidth(NamedTuple):
+    """Where the winner changes between two networks by their bandwidth alone.
+
+    Attributes:
+        network: The slower of the two, which all else is of: latency, fabric, RDMA.
+        first, last: The bandwidths of both.
+        turns: Where the winner changes between these; none where what else differs makes the change.
+    """
+
+    network: str
+    first: str
+    last: str
+    turns: tuple[Turn, ...]
+
+
 @attrs.frozen(kw_only=True)
 class WhatIf:
     """The best plan for each value of a field.
@@ -69,11 +87,13 @@ class WhatIf:
         field: The field that is varied.
         cases: The values with their plans, as they were said.
         turns: Where the winner changes, in the order of the values; of numbers from the smallest on.
+        by_bandwidth: Of networks with different winners, where that is by bandwidth; from the slowest pair on.
     """
 
     field: str
     cases: tuple[Case, ...]
     turns: tuple[Turn, ...]
+    by_bandwidth: tuple[ByBandwidth, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -109,7 +129,12 @@ def what_if(scenario: Scenario, field: str, values: Sequence[Any], *, turning: b
     cases = [_case(scenario, field, value, refusals) for value in distinct]
     if len(refusals) == len(cases):
         raise refusals[0]
-    return WhatIf(field=field, cases=tuple(cases), turns=tuple(_turns(scenario, field, cases) if turning else ()))
+    return WhatIf(
+        field=field,
+        cases=tuple(cases),
+        turns=tuple(_turns(scenario, field, cases) if turning else ()),
+        by_bandwidth=tuple(_by_bandwidth(scenario, cases) if turning and field == _NETWORK else ()),
+    )
 
 
 def _case(scenario: Scenario, field: str, value: Any, refusals: list[DsgenError]) -> Case:
@@ -146,6 +171,26 @@ def _turns(scenario: Scenario, field: str, cases: Sequence[Case]) -> Iterator[Tu
             yield Turn(*words, searched)
 
 
+def _by_bandwidth(scenario: Scenario, cases: Sequence[Case]) -> Iterator[ByBandwidth]:
+    """For each two networks that are neighbours by bandwidth and have different winners."""
+    planned = [(case.plan.job.network.bandwidth_bytes_per_second, case) for case in cases if case.plan is not None]
+    for (low, slower), (high, faster) in itertools.pairwise(sorted(planned, key=lambda pair: pair[0])):
+        if low == high or slower.winner == faster.winner:
+            continue
+        base = varied(scenario, _NETWORK, slower.value)
+
+        @functools.cache
+        def winner(value: float, base: Scenario = base) -> str | None:
+            return _known(_case(base, _BANDWIDTH, _said(value, _GIGABITS, 0.0), []))
+
+        turns = (
+            Turn(spelled(last, _GIGABITS), spelled(first, _GIGABITS), winner(last) or NOTHING, winner(first) or NOTHING,
+                 searched)
+            for last, first, searched in _between(low, high, 0.0, winner)
+        )  # fmt: skip
+        yield ByBandwidth(slower.value, spelled(low, _GIGABITS), spelled(high, _GIGABITS), tuple(turns))
+
+
 def _known(case: Case) -> str | None:
     return case.winner if case.plan is not None or case.code == "does-not-fit" else None
 
@@ -153,14 +198,16 @@ def _known(case: Case) -> str | None:
 def _said(value: float, like: Any, step: float) -> Any:
     """A number as a value of the field: whole, or a quantity in the inner unit."""
     if isinstance(like, str):
-        return f"{value:.0f} {'B/s' if '/s' in like else 'B'}"
+        unit = units.unit_of(like)
+        return f"{value:.12f} s" if unit == units.SECONDS else f"{value:.0f} {_INNER[unit]}" if unit else like
     return int(value) if step else value
 
 
 def _step(field: str, cases: Sequence[Case], numbers: Sequence[float]) -> float | None:
     """The steps in which a break-even is searched: 0 for quantities, None for fields that are not searched."""
     if all(isinstance(case.value, str) for case in cases):
-        return 0.0 if any(field.endswith(name) for name in _QUANTITIES) else None
+        kinds = {units.unit_of(case.value) for case in cases}
+        return 0.0 if len(kinds) == 1 and kinds.isdisjoint((None,)) and field not in KINDS else None
     if len(numbers) < len(cases) or any(value != int(value) for value in numbers):
         return None
     name = field.rpartition(".")[2]
