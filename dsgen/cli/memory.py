@@ -41,12 +41,14 @@ def command(
 
     What the options, the SCENARIO or the config say is taken exactly, whether it fits or not; what nobody says is
     chosen as dsgen plan would, and named. A config needs --hw (or --gpu-memory) and --model beside it; options win
-    over it. Exit code 1 means that it does not fit; where that is not certain, a warning says so.
+    over it. Exit code 1 means that training does not fit; where that is not certain, or an evaluation, a save or a
+    resume does not fit beside it, a warning says so.
     """
     import json
 
     from dsgen.asking import memory_questions
     from dsgen.memory import Verdict
+    from dsgen.memory.later import lacking
     from dsgen.report import memory as report
 
     readings = memory_questions.observed(observed)
@@ -60,6 +62,9 @@ def command(
         emit(memory_page.html(answered), form)
     else:
         emit(report.text(answered, width()), "memory")
+    if answered.verdict is not Verdict.DOES_NOT_FIT:
+        for words in lacking(answered.later):
+            click.echo(f"warning: {words}", err=True)
     if answered.verdict is Verdict.UNCERTAIN:
         click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
     return FOUND if answered.verdict is Verdict.DOES_NOT_FIT else OK

@@ -12,8 +12,9 @@ from typing import Any
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks import recomputation
+from dsgen.frameworks.between_steps import evaluated
 from dsgen.frameworks.job_files import Argument
-from dsgen.memory.evaluating import TRAINER_SEQUENCES, most_sequences
+from dsgen.memory.evaluating import TRAINER_SEQUENCES
 from dsgen.planning.lengths import schedule
 from dsgen.rendering import Config
 from dsgen.rendering.training import COSINE_FLOOR
@@ -78,12 +79,15 @@ def _arguments(config: Config) -> Iterator[Argument]:
 
 def _evaluated(config: Config) -> Iterator[Argument]:
     """As many sequences an evaluation's batch as the Trainer takes of itself, if so many surely fit."""
-    plan = config.plan
-    most = most_sequences(plan.job, plan.chosen.strategy)
-    if most is not None:
-        value = min(TRAINER_SEQUENCES, 1 << max(0, most.bit_length() - 1))
-        reason = "sequences; beside the states of training no more surely fit" if value < TRAINER_SEQUENCES else ""
-        yield Argument("per_device_eval_batch_size", value, reason or "sequences; it fits beside the states")
+    batch = evaluated(config.plan)
+    if batch is None:
+        return
+    reason = "sequences; it fits beside the states"
+    if batch.sequences < TRAINER_SEQUENCES:
+        reason = "sequences; beside the states of training no more surely fit"
+    if not batch.most:
+        reason = "sequences; beside the states of training not even one surely fits"
+    yield Argument("per_device_eval_batch_size", batch.sequences, reason)
 
 
 def _there(config: Config, key: str) -> str:

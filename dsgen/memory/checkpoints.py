@@ -13,12 +13,13 @@ from typing import Any
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt, through_training
 from dsgen.memory.estimates import PhaseMemory
-from dsgen.memory.hosts import host
+from dsgen.memory.hosts import Host, host
 from dsgen.memory.loading import Loaded
+from dsgen.memory.older_releases import returns_wide
 from dsgen.memory.states import FP32, States, states
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["resuming", "saving"]
+__all__ = ["between_steps", "resuming", "saving"]
 
 COPIES, CHECKPOINT = "copies of the weights", "the checkpoint's files"
 
@@ -41,7 +42,8 @@ def saving(job: Job, strategy: Strategy) -> PhaseMemory:
     gpu = _resident(strategy, held)
     if strategy.stage == 3:
         gpu["gathered parameters"] = held.size * held.tensors.largest
-    return _phase("save", gpu, _training(job, strategy, held), {COPIES: max(copies, through)})
+    there = between_steps(job, strategy).phases["training"]
+    return _phase("save", gpu, there, {COPIES: max(copies, through)})
 
 
 def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
@@ -50,7 +52,13 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     weights, own = held.size * held.tensors.elements, held.master + held.moments
     each = {0: weights + own, 3: own}.get(strategy.stage, max(weights, own))  # stage 0 has one file with all of it
     read = job.gpus_per_node * each
-    return _phase("resume", _resident(strategy, held), _training(job, strategy, held), {CHECKPOINT: read})
+    there = _node(job, strategy, held, accumulates=False).phases["training"]  # no step has been
+    return _phase("resume", _resident(strategy, held), there, {CHECKPOINT: read})
+
+
+def between_steps(job: Job, strategy: Strategy) -> Host:
+    """What a node has in its RAM and on its drives from the first step on: what a save and an evaluation lie beside."""
+    return _node(job, strategy, _held(job, strategy), accumulates=strategy.accumulation > 1)
 
 
 def _held(job: Job, strategy: Strategy) -> States:
@@ -68,13 +76,11 @@ def _resident(strategy: Strategy, held: States) -> dict[str, int]:
     }
 
 
-def _training(job: Job, strategy: Strategy, held: States) -> dict[str, int]:
-    """What is in a node's RAM all the time."""
+def _node(job: Job, strategy: Strategy, held: States, accumulates: bool) -> Host:
     swapped = (strategy.buffers.swap_buffers, strategy.buffers.sub_group)
     place: Any = swapped if strategy.offload_optimizer == "nvme" else (0, 0)
-    return host(
-        job.gpus_per_node, batchless(strategy), place, held, False, Loaded(0, 0), 0, held.size * held.own
-    ).phases["training"]
+    back = 0 if returns_wide(job.version) else held.size * held.own
+    return host(job.gpus_per_node, batchless(strategy), place, held, accumulates, Loaded(0, 0), 0, back)
 
 
 def _largest(held: States, strategy: Strategy) -> int:

@@ -2,7 +2,7 @@
 
 import enum
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import attrs
 
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import tells
+from dsgen.memory.hosts import Host
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import WORKSPACE, overhead
@@ -33,8 +34,11 @@ __all__ = [
     "estimate",
     "expandable",
     "host_place",
+    "ram",
     "room",
+    "rounding",
     "verdict",
+    "worst",
 ]
 
 # How far the instant model's peak of a GPU's tensors may lie from the simulated one: the more than 1,000 scenarios of
@@ -202,8 +206,7 @@ class MemoryEstimate(Value):
     @property
     def verdict(self) -> Verdict:
         """The worst of the three places."""
-        verdicts = [place.verdict for place in (self.gpu, self.host, self.nvme)]
-        return next((worst for worst in (Verdict.DOES_NOT_FIT, Verdict.UNCERTAIN) if worst in verdicts), Verdict.FITS)
+        return worst(place.verdict for place in (self.gpu, self.host, self.nvme))
 
 
 def verdict(low: float, high: float, limit: int) -> Verdict:
@@ -211,6 +214,12 @@ def verdict(low: float, high: float, limit: int) -> Verdict:
     if high <= limit:
         return Verdict.FITS
     return Verdict.UNCERTAIN if low <= limit else Verdict.DOES_NOT_FIT
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of several; of none that it fits."""
+    there = set(verdicts)
+    return next((one for one in (Verdict.DOES_NOT_FIT, Verdict.UNCERTAIN) if one in there), Verdict.FITS)
 
 
 class Room(NamedTuple):
@@ -358,14 +367,32 @@ def _phases(parts: Parts, micro_batch: int, ratio: float) -> tuple[PhaseMemory, 
 def host_place(job: Job, parts: Parts) -> Place:
     """One node's RAM: the largest of loading, init and training; pinned parts widen the interval upwards."""
     phase, peak = parts.host.phase, parts.host.peak
-    pinned = sum(parts.host.phases["training"].values()) + int(parts.host.pinned * (PINNED_ROUNDING - 1))
+    training = sum(parts.host.phases["training"].values()) + rounding(parts.host)
+    return ram(job, phase, parts.host.phases[phase], max(0, training - peak))
+
+
+def rounding(host: Host) -> int:
+    """Bytes that torch may take of a node's RAM beyond its page-locked tensors."""
+    return int(host.pinned * (PINNED_ROUNDING - 1))
+
+
+def ram(job: Job, phase: str, parts: Mapping[str, int], more: int) -> Place:
+    """One node's RAM in one phase, beside its processes.
+
+    Args:
+        job: The job.
+        phase: Its name.
+        parts: Part -> bytes.
+        more: Bytes that it may take beyond them.
+    """
+    peak = sum(parts.values())
     processes = job.gpus_per_node * RANK_PROCESS_BYTES
     return Place(
         peak_bytes=peak,
         low_bytes=peak,
-        high_bytes=max(peak, pinned) + processes,
+        high_bytes=peak + more + processes,
         limit_bytes=host_limit(job.hardware),
-        parts=parts.host.phases[phase],
+        parts=parts,
         phase=phase,
         overhead={"processes": processes},
     )

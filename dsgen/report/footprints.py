@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.report.bars import bar, folded, place_line
 from dsgen.shapes.units import gib
 
-__all__ = ["data", "headroom_line", "interval", "phase_lines", "phase_rows", "place_lines", "verdict_line"]
+__all__ = ["data", "interval", "phase_lines", "phase_rows", "place_data", "place_lines", "verdict_line"]
 
 _NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of the engine
 _FEWEST_CELLS = 4  # of a bar of parts that is still one
@@ -37,9 +37,9 @@ def data(
             known, the peak with cuBLAS's workspaces.
         limits: Whether the limits are known; else they and the verdicts are null.
     """
-    gpu = _place(estimate.gpu, limits)
+    gpu = place_data(estimate.gpu, limits)
     gpu["allocated_bytes"] = allocated_bytes or int(estimate.gpu.allocated_bytes)
-    shared = [_place(place, limits) for place in (estimate.host, estimate.nvme)]
+    shared = [place_data(place, limits) for place in (estimate.host, estimate.nvme)]
     for place in shared:
         place["ranks"] = ranks_per_node
         place["per_rank_bytes"] = place["peak_bytes"] // ranks_per_node
@@ -61,7 +61,13 @@ def data(
     }
 
 
-def _place(place: Place, limits: bool) -> dict[str, Any]:
+def place_data(place: Place, limits: bool = True) -> dict[str, Any]:
+    """One place as plain JSON types.
+
+    Args:
+        place: The place.
+        limits: Whether its limit is known; else it and the verdict are null.
+    """
     return {
         "verdict": place.verdict.value if limits else None,
         "peak_bytes": int(place.peak_bytes),
@@ -110,20 +116,6 @@ def interval(place: Place) -> str:
     """The whole interval of a place beside its limit, with what no tensor holds: "7.5 to 8.4 of 39.4 GiB"."""
     low, high = gib(place.least_bytes), gib(place.high_bytes)
     return f"{f'{low} to {high}' if low != high else low} of {gib(place.limit_bytes)} GiB"
-
-
-def headroom_line(estimate: MemoryEstimate) -> str:
-    """What a GPU keeps free and why, or lacks; and the phase that would fail first."""
-    gpu = estimate.gpu
-    first = next((one for one in estimate.phases if one.gpu_bytes + gpu.overhead_bytes > gpu.limit_bytes), None)
-    phase = first or max(estimate.phases, key=lambda one: one.gpu_bytes, default=None)
-    name = phase.phase if phase is not None else gpu.phase
-    if gpu.verdict is Verdict.FITS:
-        return f"{gib(gpu.limit_bytes - gpu.high_bytes)} GiB stay free for what is not counted; {name} would fail first"
-    if gpu.verdict is Verdict.UNCERTAIN:
-        lacking = gib(gpu.high_bytes - gpu.limit_bytes)
-        return f"up to {lacking} GiB too much, where the allocator's holes are largest; {name} would fail first"
-    return f"at least {gib(gpu.least_bytes - gpu.limit_bytes)} GiB too much; {name} fails first"
 
 
 def place_lines(label: str, place: Place, width: int, limits: bool = True) -> list[str]:

@@ -18,6 +18,8 @@ def loading_lines(footprint: Footprint) -> Iterator[str]:
     """What loading takes beside the phases, and what there is to do where it is what fails."""
     memory, job, chosen = footprint.memory, footprint.question.job, footprint.question.strategy
     load, init, *_ = memory.phases
+    first = footprint.first_to_fail
+    second = "too" if first is not None and (first.phase, first.place) == ("load", "host") else "first"
     ranks, mapped = job.gpus_per_node, gib(memory.mapped_bytes)
     if job.training.loading != "auto":
         yield (
@@ -32,11 +34,11 @@ def loading_lines(footprint: Footprint) -> Iterator[str]:
         yield f"load fails first: {ranks} ranks x {each} GiB of weights in the RAM of a node. {todo}"
     if memory.host.verdict is not Verdict.FITS and memory.host.phase == "init":
         each = gib(init.host_bytes // ranks)
-        yield f"init fails first: {ranks} ranks x {each} GiB in RAM, where this DeepSpeed makes the weights flat"
+        yield f"init fails {second}: {ranks} ranks x {each} GiB in RAM, where this DeepSpeed makes the weights flat"
     whole = init.gpu_bytes + memory.gpu.overhead_bytes
     if chosen.stage == _GATHERS and not job.training.zero_init and whole > memory.gpu.limit_bytes:
         yield (
-            f"init fails first: without zero.Init each rank moves the whole model to its GPU, {gib(whole)} of "
+            f"init fails {second}: without zero.Init each rank moves the whole model to its GPU, {gib(whole)} of "
             f"{gib(memory.gpu.limit_bytes)} GiB: make TrainingArguments or HfDeepSpeedConfig before from_pretrained"
         )
 

@@ -14,15 +14,17 @@ from dsgen.asking.memory_questions import (
     Footprint,
     Question,
 )
-from dsgen.memory import MemoryEstimate, Place
+from dsgen.memory import MemoryEstimate, Place, Verdict
+from dsgen.memory.later import lacking
 from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line
+from dsgen.report.headroom import headroom_data, headroom_line, verdict_line
 from dsgen.report.loading_words import loading_data
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
 
-__all__ = ["by_line", "data", "headline", "question_data", "text", "wrapped"]
+__all__ = ["by_line", "data", "headline", "marked_line", "question_data", "row_verdict", "text", "wrapped"]
 
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _FEWEST_CELLS, _MOST_CELLS = 8, 60  # of a stacked bar
@@ -40,6 +42,9 @@ _KINDS = {
 }
 _ORDER = "wgoab"
 _NAMES = {"none": "GPU", "cpu": "CPU", "nvme": "NVMe"}
+_CHECKPOINTS = ("save", "resume")
+_KEPT = ("verdict", "peak_bytes", "low_bytes", "high_bytes", "limit_bytes", "overhead_bytes", "parts")  # of a place
+_BETWEEN = "*"  # behind a verdict that holds for training alone
 
 
 def text(footprint: Footprint, width: int = 80) -> str:
@@ -51,14 +56,14 @@ def text(footprint: Footprint, width: int = 80) -> str:
     """
     width = max(width, NARROWEST)
     memory = footprint.memory
-    lines = [*wrapped(headline(footprint.question), width), *wrapped(footprints.verdict_line(memory), width)]
+    lines = [*wrapped(headline(footprint.question), width), *wrapped(verdict_line(footprint), width)]
     for word in (CHOSEN, DEFAULT):
         lines += wrapped(by_line(footprint.question, word), width)
     if footprint.question.job.hardware.calibrated:
         lines += _calibrated(footprint.question, width)
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
-    for told in (card_line(memory.gpu), footprints.headroom_line(memory)):
+    for told in (card_line(memory.gpu), headroom_line(footprint)):
         lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
     for depth, told in memory_words.observed(footprint.observations):
         indent = 6 + 2 * depth
@@ -67,7 +72,7 @@ def text(footprint: Footprint, width: int = 80) -> str:
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
     if memory.phases:
-        lines += ["", *footprints.phase_lines((*memory.phases, *memory_words.later(footprint)))]
+        lines += ["", *footprints.phase_lines((*memory.phases, *(one.phase for one in footprint.later)))]
         lines += [line for told in memory_words.warnings(footprint) for line in wrapped(told, width)]
     lines += ["", *_table(footprint, width), ""]
     for label, told in memory_words.answers(footprint):
@@ -127,6 +132,7 @@ def _table(footprint: Footprint, width: int) -> Iterator[str]:
         yield _row(item, cells)
     legend = ", ".join(f"{letter} {_KINDS[letter][0]}" for letter in _ORDER)
     yield from wrapped(f"  > as asked; {legend}", width)
+    yield from wrapped(f"  {marked_line(footprint)}", width)
 
 
 def _row(item: Alternative, cells: int) -> str:
@@ -136,8 +142,21 @@ def _row(item: Alternative, cells: int) -> str:
     return (
         f"{'>' if item.asked else ' '} {chosen.stage:<5} {_NAMES[chosen.offload_optimizer]:<5} "
         f"{_NAMES[chosen.offload_param]:<6} {gib(gpu.needed_bytes):>7} {_stacked(gpu, cells)} "
-        f"{gib(memory.host.needed_bytes):>6} {nvme:>6} {memory.verdict.value}"
+        f"{gib(memory.host.needed_bytes):>6} {nvme:>6} {row_verdict(item)}"
     )
+
+
+def row_verdict(item: Alternative) -> str:
+    """The verdict of an alternative, marked where it fits only while it trains."""
+    mark = f" {_BETWEEN}" if item.later is not Verdict.FITS and item.memory.verdict is not Verdict.DOES_NOT_FIT else ""
+    return f"{item.memory.verdict.value}{mark}"
+
+
+def marked_line(footprint: Footprint) -> str:
+    """What the mark behind a verdict means; empty where none has it."""
+    if not any(row_verdict(item).endswith(_BETWEEN) for item in footprint.alternatives):
+        return ""
+    return f"{_BETWEEN} while it trains; an evaluation, a save or a resume does not surely fit"
 
 
 def _stacked(place: Place, cells: int) -> str:
@@ -174,6 +193,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
                 **_strategy(item.strategy),
                 "asked": item.asked,
                 "verdict": item.memory.verdict.value,
+                "later_verdict": item.later.value,
                 **_places(item.memory),
             }
             for item in footprint.alternatives
@@ -183,9 +203,19 @@ def data(footprint: Footprint) -> dict[str, Any]:
         "warnings": list(memory_words.warnings(footprint)) if footprint.memory.phases else [],
         "evaluation": _evaluation(footprint),
         "checkpoints": {
-            phase.phase: {"gpu_parts": dict(phase.gpu), "host_parts": dict(phase.host)}
-            for phase in footprint.checkpoints
+            one.phase.phase: {"gpu_parts": dict(one.phase.gpu), "host_parts": dict(one.phase.host)}
+            for one in footprint.later
+            if one.phase.phase in _CHECKPOINTS
         },
+        "later": [
+            {
+                "phase": one.phase.phase,
+                "verdict": one.verdict.value,
+                **_kept({"gpu": footprints.place_data(one.gpu), "host": footprints.place_data(one.host)}),
+            }
+            for one in footprint.later
+        ],
+        "headroom": headroom_data(footprint),
         "observations": [
             {
                 "reading": one.reading,
@@ -259,14 +289,22 @@ def _strategy(chosen: Strategy) -> dict[str, Any]:
 
 def _places(memory: MemoryEstimate) -> dict[str, Any]:
     whole = footprints.data(memory)
-    kept = ("verdict", "peak_bytes", "low_bytes", "high_bytes", "limit_bytes", "overhead_bytes", "parts")
-    return {place: {name: whole[place][name] for name in kept} for place in ("gpu", "host", "nvme")}
+    return _kept({place: whole[place] for place in ("gpu", "host", "nvme")})
+
+
+def _kept(places: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {place: {name: whole[name] for name in _KEPT} for place, whole in places.items()}
 
 
 def _counterfactuals(known: Counterfactuals) -> dict[str, Any]:
     return {
         "changes": [
-            {"options": dict(change.options), "words": change.words, **_places(change.memory)}
+            {
+                "options": dict(change.options),
+                "words": change.words,
+                **_places(change.memory),
+                "lacking": list(lacking(change.later)),
+            }
             for change in known.changes
         ],
         "micro_batch": known.micro_batch,
@@ -274,4 +312,5 @@ def _counterfactuals(known: Counterfactuals) -> dict[str, Any]:
         "gpus": known.gpus,
         "nodes": known.nodes or None,
         "host_bytes": known.host_bytes,
+        "host_training_bytes": known.host_training_bytes,
     }

@@ -8,7 +8,8 @@ from html import escape
 from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Footprint
 from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line
-from dsgen.report.memory import by_line, headline
+from dsgen.report.headroom import headroom_line, verdict_line
+from dsgen.report.memory import by_line, headline, marked_line, row_verdict
 from dsgen.report.page_parts import framed, place_section, table
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import describe
@@ -19,7 +20,7 @@ __all__ = ["html"]
 def html(footprint: Footprint) -> str:
     """The page, with a final newline; it loads nothing from elsewhere."""
     title, memory = headline(footprint.question), footprint.memory
-    gpu = " ".join(line for line in (card_line(memory.gpu), footprints.headroom_line(memory)) if line)
+    gpu = " ".join(line for line in (card_line(memory.gpu), headroom_line(footprint)) if line)
     places = [("one GPU", memory.gpu, gpu), ("one node's RAM", memory.host, "")]
     if memory.nvme.peak_bytes:
         places.append(("one node's drives", memory.nvme, ""))
@@ -27,7 +28,7 @@ def html(footprint: Footprint) -> str:
     notes = [f"note: {note}" for note in footprint.question.notes]
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f"<p><b>{escape(footprints.verdict_line(memory))}</b></p>",
+        f"<p><b>{escape(verdict_line(footprint))}</b></p>",
         *(f'<p class="soft">{escape(line)}</p>' for line in (*said, *notes) if line),
         *(f"<p>{escape(told)}</p>" for _, told in memory_words.observed(footprint.observations)),
         '<div class="columns">',
@@ -44,7 +45,7 @@ def _phases(footprint: Footprint) -> Iterator[str]:
     """Loading, steps, an evaluation, a save and a resume, and what there is to say of them."""
     if not footprint.memory.phases:
         return
-    head, *rows = footprints.phase_rows((*footprint.memory.phases, *memory_words.later(footprint)))
+    head, *rows = footprints.phase_rows((*footprint.memory.phases, *(one.phase for one in footprint.later)))
     yield "<h2>Phases, GiB</h2>" + table(head, _escaped(rows), 1)
     yield from (f"<p>{escape(told)}</p>" for told in memory_words.warnings(footprint))
 
@@ -56,13 +57,15 @@ def _alternatives(footprint: Footprint) -> str:
             gib(item.memory.gpu.needed_bytes),
             gib(item.memory.host.needed_bytes),
             gib(item.memory.nvme.peak_bytes) if item.memory.nvme.peak_bytes else "",
-            item.memory.verdict.value,
+            row_verdict(item),
         )
         for item in footprint.alternatives
     ]
     size = footprint.question.strategy.micro_batch
     head = f"<h2>Every stage and offload at micro-batch {size}; all else equal</h2>"
-    return head + table(("strategy", "GPU GiB", "host", "NVMe", "verdict"), _escaped(rows), 1, 4) if rows else ""
+    told = table(("strategy", "GPU GiB", "host", "NVMe", "verdict"), _escaped(rows), 1, 4)
+    mark = marked_line(footprint)
+    return head + told + (f"<p>{escape(mark)}</p>" if mark else "") if rows else ""
 
 
 def _escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:

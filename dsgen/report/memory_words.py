@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from dsgen.asking.memory_questions import Change, Footprint, Observation
 from dsgen.jobs.releases import evaluates_in_chunks
-from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
+from dsgen.memory import MemoryEstimate, Place, Verdict
+from dsgen.memory.later import lacking
 from dsgen.report import footprints
 from dsgen.report.loading_words import loading_lines
 from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import Strategy
 
-__all__ = ["answers", "later", "observed", "warnings"]
+__all__ = ["answers", "observed", "warnings"]
 
 _NONE = "none: not even 1 fits"
+_GATHERS = 3  # the stage at which rank 0 gathers what is saved
 # Where a run that takes more, or less, than is predicted may come from when no change of the job explains it.
 _WHAT_ELSE = {
     "more": "the program may load the model whole, keep outputs, evaluate, or share the card",
     "less": "it may not have reached its longest batch, or not be the job that is described here",
 }
-
-
-def later(footprint: Footprint) -> Iterator[PhaseMemory]:
-    """What comes between steps: an evaluation, a save, and the start of the run that goes on."""
-    one = footprint.evaluation
-    if one is not None:
-        host = footprint.memory.phases[-1].host
-        yield PhaseMemory(f"evaluate {one.sequences} sequences", 0, 0, one.parts, host)
-    yield from footprint.checkpoints
 
 
 def warnings(footprint: Footprint) -> Iterator[str]:
@@ -56,10 +50,25 @@ def warnings(footprint: Footprint) -> Iterator[str]:
             f"an evaluation leaves weights gathered: the next pass of training takes up to {gib(one.left_bytes)} GiB "
             "more, and engine.empty_partition_cache() behind it gives them back"
         )
-    limit = footprint.memory.host.limit_bytes - footprint.memory.host.overhead_bytes
-    for phase in footprint.checkpoints:
-        if phase.host_bytes > limit > 0:
-            yield f"{phase.phase}: {gib(phase.host_bytes)} GiB of RAM, more than the {gib(limit)} that are there"
+    for later in footprint.later:
+        ram, how = later.host, _READS.get(later.phase.phase)
+        if how is not None and ram.verdict is not Verdict.FITS:
+            why = how(footprint.question.strategy, footprint.question.job.gpus_per_node)
+            yield f"{later.phase.phase} takes up to {gib(ram.high_bytes)} of {gib(ram.limit_bytes)} GiB of RAM: {why}"
+
+
+def _saved(chosen: Strategy, ranks: int) -> str:
+    if chosen.stage == _GATHERS or chosen.tp > 1:
+        return "rank 0 gathers the weights there"
+    return f"each of a node's {ranks} ranks copies the whole model there, at ZeRO-3 one alone"
+
+
+def _resumed(chosen: Strategy, ranks: int) -> str:
+    return f"each of a node's {ranks} ranks reads its files there"
+
+
+# Phase -> why it takes so much of a node's RAM.
+_READS: Mapping[str, Callable[[Strategy, int], str]] = {"save": _saved, "resume": _resumed}
 
 
 def observed(observations: tuple[Observation, ...]) -> Iterator[tuple[int, str]]:
@@ -113,8 +122,19 @@ def answers(footprint: Footprint) -> list[tuple[str, str]]:
         *([] if evaluated is None else [("largest evaluation", f"{evaluated:,} at a time" if evaluated else _NONE)]),
         ("longest sequence", f"{known.seq_len:,} tokens{beyond}{bound}" if known.seq_len else "none fits"),
         ("fewest GPUs", f"{known.gpus:,}{nodes}" if known.gpus else "no number of them is enough"),
-        ("host RAM needed", f"{known.host_bytes // 2**30:,} GiB a node" if known.host_bytes else "more than there is"),
+        ("host RAM needed", _ram(footprint)),
     ]
+
+
+def _ram(footprint: Footprint) -> str:
+    known = footprint.counterfactuals
+    if not known.host_bytes:
+        return "more than there is"
+    said = f"{known.host_bytes // 2**30:,} GiB a node"
+    if known.host_bytes == known.host_training_bytes or not known.host_training_bytes:
+        return said
+    most = max(footprint.later, key=lambda one: one.host.high_bytes)
+    return f"{said} for {most.noun}, {known.host_training_bytes // 2**30:,} while it trains"
 
 
 def _way(change: Change, memory: MemoryEstimate) -> str:
@@ -122,7 +142,7 @@ def _way(change: Change, memory: MemoryEstimate) -> str:
     tight = next((name for name in ("gpu", "host", "nvme") if getattr(memory, name).verdict is not Verdict.FITS), "gpu")
     place: Place = getattr(change.memory, tight)
     name = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}[tight]
-    return f"{said} ({change.words}; {name} {footprints.interval(place)})"
+    return f"{said} ({'; '.join((change.words, f'{name} {footprints.interval(place)}', *lacking(change.later)))})"
 
 
 def _options(options: Mapping[str, Any]) -> Iterator[str]:

@@ -51,7 +51,7 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
         lines.append(f"wrote {written_to} ({keys} keys, DeepSpeed {job.version}). Next: dsgen prove {written_to}")
     else:
         lines.append(f"{keys} keys, DeepSpeed {job.version}. Next: -o ds_config.json, dsgen prove ds_config.json")
-    lines.extend(f"warning: {warning}" for warning in config.warnings)
+    lines.extend(f"warning: {warning}" for warning in (*config.warnings, *_between(plan, target)))
     return "\n".join(line if line.startswith("wrote") else fit(line) for line in lines) + "\n"
 
 
@@ -61,6 +61,14 @@ def _handed(written_to: str | None, target: str, beside: tuple[str, ...]) -> Ite
         yield f"for {target}: -o ds_config.json also writes {needs.joined(beside)} beside it"
         return
     yield from (f"wrote {name}" for name in (written_to, *beside))
+
+
+def _between(plan: Plan, target: str) -> Iterator[str]:
+    """What a framework does between steps and has no room for."""
+    if target != "deepspeed":
+        from dsgen.frameworks import between_steps  # a config that a program reads itself needs no framework
+
+        yield from between_steps.cautions(plan, target)
 
 
 def _offer(plan: Plan) -> str:

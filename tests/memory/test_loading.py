@@ -108,7 +108,7 @@ def test_loading_that_fails_first_is_said() -> None:
 
     assert "load fails first: 8 ranks x 128 GiB of weights in the RAM of a node" in told
     assert "--zero-init" in told
-    assert "init fails first: without zero.Init each rank moves the whole model to its GPU" in told
+    assert "init fails too: without zero.Init each rank moves the whole model to its GPU" in told
 
 
 def test_the_same_words_stand_in_the_json() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.config_questions import ask_config, given, question
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
+from dsgen.asking.memory_questions.first_failure import Failure
 from dsgen.asking.memory_questions.footprints import Footprint, answer
 from dsgen.asking.memory_questions.loaders import for_program
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
@@ -18,6 +19,7 @@ __all__ = [
     "Alternative",
     "Change",
     "Counterfactuals",
+    "Failure",
     "Footprint",
     "Observation",
     "OtherRun",

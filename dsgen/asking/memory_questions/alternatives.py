@@ -8,7 +8,9 @@ from typing import Any
 import attrs
 
 from dsgen.asking.memory_questions.questions import Question, strategy_of
-from dsgen.memory import MemoryEstimate, estimate
+from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory.estimates import worst
+from dsgen.memory.later import later
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy
 
@@ -26,11 +28,19 @@ _ADAPTERS_AT_3 = (("none", "none"), ("none", "cpu"), ("none", "nvme"))  # the st
 
 @attrs.frozen(kw_only=True)
 class Alternative:
-    """One stage and offload, and what it takes; `asked` is the one that was asked for."""
+    """One stage and offload, and what it takes.
+
+    Attributes:
+        strategy: The way to run the job.
+        memory: What it takes while it trains.
+        asked: Whether it is the one that was asked for.
+        later: The worst verdict of what comes between steps: an evaluation, a save, a resume.
+    """
 
     strategy: Strategy
     memory: MemoryEstimate
     asked: bool
+    later: Verdict
 
 
 def alternatives(question: Question, every: bool = False) -> tuple[Alternative, ...]:
@@ -50,7 +60,9 @@ def alternatives(question: Question, every: bool = False) -> tuple[Alternative, 
         for stage, optimizer, parameters in ways:
             same = (stage, optimizer, parameters) == mine and checkpointing == asked.checkpointing
             other = asked if same else _other(question, stage, optimizer, parameters, checkpointing)
-            compared.append(Alternative(strategy=other, memory=estimate(question.job, other), asked=same))
+            between = worst(one.verdict for one in later(question.job, other))
+            memory = estimate(question.job, other)
+            compared.append(Alternative(strategy=other, memory=memory, asked=same, later=between))
     return tuple(compared)
 
 

@@ -16,7 +16,8 @@ from dsgen.asking.memory_questions.alternatives import places
 from dsgen.asking.memory_questions.questions import Question, strategy_of
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
-from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory import MemoryEstimate, Verdict, estimate, host_limit
+from dsgen.memory.later import Later, later
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, describe
 from dsgen.strategies.wishes import allowed
@@ -40,12 +41,14 @@ class Change:
     Attributes:
         options: What to say instead on the command line: option -> value.
         words: The same in words.
-        memory: What it then takes.
+        memory: What it then takes while it trains.
+        later: What comes between steps then.
     """
 
     options: dict[str, Any]
     words: str
     memory: MemoryEstimate
+    later: tuple[Later, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +62,9 @@ class Counterfactuals:
         seq_len_bound: Whether it is the longest that the model has positions for.
         gpus: Fewest GPUs of this hardware, whole nodes from the second on.
         nodes: The nodes they fill.
-        host_bytes: Least RAM of a node, in whole GiB.
+        host_bytes: Least RAM of a node, in whole GiB, with which loading and training, an evaluation, a save and a
+            resume surely fit.
+        host_training_bytes: The same for loading and training alone.
     """
 
     changes: tuple[Change, ...]
@@ -69,6 +74,7 @@ class Counterfactuals:
     gpus: int | None
     nodes: int
     host_bytes: int | None
+    host_training_bytes: int | None
 
 
 def counterfactuals(question: Question) -> Counterfactuals:
@@ -83,7 +89,10 @@ def counterfactuals(question: Question) -> Counterfactuals:
         host = estimate(_with_ram(job, size_gib), asked).host
         return host.high_bytes - host.limit_bytes
 
-    host = _least(lacking, MOST_HOST_GIB, estimate(job, asked).host.high_bytes // GIB)
+    training = _least(lacking, MOST_HOST_GIB, estimate(job, asked).host.high_bytes // GIB)
+    most = max(one.host.high_bytes for one in later(job, asked))
+    between = _least(lambda size: most - host_limit(_with_ram(job, size).hardware), MOST_HOST_GIB, most // GIB)
+    host = max(training, between) if training and between else 0
     fits = estimate(job, asked).verdict is Verdict.FITS
     return Counterfactuals(
         changes=() if fits else tuple(_changes(question, length)),
@@ -93,6 +102,7 @@ def counterfactuals(question: Question) -> Counterfactuals:
         gpus=cluster[0] * cluster[1] if cluster else None,
         nodes=cluster[0] if cluster else 0,
         host_bytes=host * GIB if host else None,
+        host_training_bytes=training * GIB if training else None,
     )
 
 
@@ -177,15 +187,15 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
     """Changes that fit: what the allocator is told, the smallest of the strategy, a shorter sequence, training less."""
     job, asked = question.job, question.strategy
     growing = attrs.evolve(job, training=attrs.evolve(job.training, expandable_segments=True))
-    if not job.training.expandable_segments and (memory := estimate(growing, asked)).verdict is Verdict.FITS:
+    if not job.training.expandable_segments and estimate(growing, asked).verdict is Verdict.FITS:
         words = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-        yield Change(options={"expandable_segments": True}, words=words, memory=memory)
+        yield _change({"expandable_segments": True}, words, growing, asked)
     change = _strategies(question)
     if change is not None:
         yield change
     if length:
         short = _at_length(job, length)
-        yield Change(options={"seq_len": length}, words=f"{length} tokens", memory=estimate(short, asked))
+        yield _change({"seq_len": length}, f"{length} tokens", short, asked)
     for name, training in (
         ("chunked_loss", attrs.evolve(job.training, chunked_loss=True)),
         *(("method", attrs.evolve(job.training, method=method)) for method in ("lora", "qlora")),
@@ -197,8 +207,7 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
         other = attrs.evolve(job, training=training)
         if cannot(other, asked):
             continue
-        memory = estimate(other, asked)
-        if memory.verdict is Verdict.FITS:
+        if estimate(other, asked).verdict is Verdict.FITS:
             value = getattr(training, name)
             words = (
                 "a chunked loss"
@@ -207,7 +216,7 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
                 if value == "lora"
                 else "training adapters over a base in 4 bit"
             )
-            yield Change(options={name: value}, words=words, memory=memory)
+            yield _change({name: value}, words, other, asked)
             if name == "method":
                 return
 
@@ -279,4 +288,9 @@ def _told(question: Question, other: Strategy) -> Change:
     if other.micro_batch != asked.micro_batch:
         options["micro_batch"], options["accumulation"] = other.micro_batch, other.accumulation
         words.append(f"micro-batch {other.micro_batch} x {other.accumulation} steps")
-    return Change(options=options, words=" and ".join(words), memory=estimate(question.job, other))
+    return _change(options, " and ".join(words), question.job, other)
+
+
+def _change(options: dict[str, Any], words: str, job: Job, strategy: Strategy) -> Change:
+    """What a job with another strategy, or another job, takes."""
+    return Change(options=options, words=words, memory=estimate(job, strategy), later=later(job, strategy))

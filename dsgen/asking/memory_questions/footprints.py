@@ -9,11 +9,12 @@ import attrs
 
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, counterfactuals
+from dsgen.asking.memory_questions.first_failure import Failure, first_to_fail
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
-from dsgen.memory import MemoryEstimate, PhaseMemory, Verdict, estimate
-from dsgen.memory.checkpoints import resuming, saving
+from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory.evaluating import Evaluation, evaluation, most_sequences
+from dsgen.memory.later import Later, later
 
 __all__ = ["Footprint", "answer"]
 
@@ -30,7 +31,7 @@ class Footprint:
         observations: What a person read of such a run, each beside what is predicted.
         evaluation: A batch of the Trainer's default size; None where it is not counted.
         most_evaluated: The most sequences of such a batch that surely fit; None where it is not counted.
-        checkpoints: What saving takes, and going on from what was saved.
+        later: What comes between the steps, against a GPU and a node: that evaluation, a save, and going on from it.
     """
 
     question: Question
@@ -40,11 +41,16 @@ class Footprint:
     observations: tuple[Observation, ...] = attrs.field(default=(), repr=False)
     evaluation: Evaluation | None = attrs.field(default=None, repr=False)
     most_evaluated: int | None = None
-    checkpoints: tuple[PhaseMemory, ...] = attrs.field(default=(), repr=False)
+    later: tuple[Later, ...] = attrs.field(default=(), repr=False)
+
+    @property
+    def first_to_fail(self) -> Failure | None:
+        """The phase and the place that a run dies of first, or comes nearest to."""
+        return first_to_fail(self.memory, self.later)
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the three places."""
+        """The worst of the three places while it trains; `later` has a verdict for each thing that comes between."""
         return self.memory.verdict
 
 
@@ -59,13 +65,14 @@ def answer(question: Question, every: bool = False, observed: Mapping[str, int] 
     Raises:
         DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.
     """
+    evaluated = evaluation(question.job, question.strategy)
     return Footprint(
         question=question,
         memory=estimate(question.job, question.strategy),
         alternatives=alternatives(question, every),
         counterfactuals=counterfactuals(question),
         observations=observe(question, observed),
-        evaluation=evaluation(question.job, question.strategy),
+        evaluation=evaluated,
         most_evaluated=most_sequences(question.job, question.strategy),
-        checkpoints=(saving(question.job, question.strategy), resuming(question.job, question.strategy)),
+        later=later(question.job, question.strategy, evaluated),
     )

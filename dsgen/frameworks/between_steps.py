@@ -1,0 +1,46 @@
+"""What a framework does between steps and has no room for: an evaluation as its files have it, a save and a resume."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dsgen.memory.evaluating import TRAINER_SEQUENCES, evaluation, most_sequences
+from dsgen.memory.later import Later, lacking, later
+from dsgen.planning.planner import Plan
+
+__all__ = ["Batch", "cautions", "evaluated"]
+
+_BY_THE_TRAINER = ("hf-trainer", "axolotl", "llama-factory", "ms-swift")
+_SAVES_ALIKE = (*_BY_THE_TRAINER, "accelerate")  # Accelerator.get_state_dict; how Lightning does it is not counted
+
+
+class Batch(NamedTuple):
+    """An evaluation's batch: sequences on one GPU, and the most that surely fit."""
+
+    sequences: int
+    most: int
+
+
+def evaluated(plan: Plan) -> Batch | None:
+    """As many sequences as the Trainer takes of itself, if so many surely fit, but at least 1; None: not counted."""
+    most = most_sequences(plan.job, plan.chosen.strategy)
+    return None if most is None else Batch(min(TRAINER_SEQUENCES, 1 << max(0, most.bit_length() - 1)), most)
+
+
+def cautions(plan: Plan, target: str) -> Iterator[str]:
+    """What does not surely fit of what a framework does between the steps of a plan.
+
+    Args:
+        plan: The plan.
+        target: The framework, as `--target` takes it.
+    """
+    if target not in _SAVES_ALIKE:
+        return
+    job, chosen = plan.job, plan.chosen.strategy
+    batch = evaluated(plan) if target in _BY_THE_TRAINER else None
+    held = later(job, chosen, evaluation(job, chosen, batch.sequences) if batch else None)
+    for words in lacking(one for one in held if batch or not _evaluates(one)):
+        yield f"the steps fit, but {words}: dsgen memory says by how much"
+
+
+def _evaluates(one: Later) -> bool:
+    return one.noun == "evaluation"

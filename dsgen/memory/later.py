@@ -1,0 +1,94 @@
+"""What comes between the steps of training, held against a GPU and a node: an evaluation, a save and a resume."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from dsgen.jobs.job import Job
+from dsgen.memory.checkpoints import between_steps, resuming, saving
+from dsgen.memory.estimates import MEASURED, PhaseMemory, Place, Room, Verdict, ram, room, rounding, worst
+from dsgen.memory.evaluating import Evaluation, evaluation
+from dsgen.strategies.strategies import Strategy
+
+__all__ = ["Later", "lacking", "later"]
+
+# First word of a phase -> what a sentence calls it.
+_NOUNS = {"evaluate": "evaluation", "save": "saving", "resume": "resuming"}
+_WHERE = {"gpu": "on the GPU", "host": "in host RAM"}
+_SAYS = {  # verdict -> what is said of one, and of several
+    Verdict.DOES_NOT_FIT: ("does not fit", "do not fit"),
+    Verdict.UNCERTAIN: ("may not fit", "may not fit"),
+}
+
+
+class Later(NamedTuple):
+    """One of them, in both places that it can die of.
+
+    Attributes:
+        phase: Its highest moment: "evaluate 8 sequences", "save" or "resume".
+        gpu: One GPU then; what torch reserves of it is not told.
+        host: One node's RAM then.
+    """
+
+    phase: PhaseMemory
+    gpu: Place
+    host: Place
+
+    @property
+    def noun(self) -> str:
+        """What a sentence calls it: evaluation, saving, resuming."""
+        return _NOUNS[self.phase.phase.partition(" ")[0]]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worse of the two places."""
+        return worst((self.gpu.verdict, self.host.verdict))
+
+
+def later(job: Job, strategy: Strategy, evaluated: Evaluation | None = None) -> tuple[Later, ...]:
+    """What a strategy takes beside the steps of training, in the order of a run; no evaluation where none is counted.
+
+    Args:
+        job: The job.
+        strategy: The strategy that trains it.
+        evaluated: An evaluation; without one the Trainer's of its default size.
+    """
+    gpu, node = room(job, strategy, strategy.buffers), between_steps(job, strategy)
+    one = evaluated or evaluation(job, strategy)
+    phases = [saving(job, strategy), resuming(job, strategy)]
+    if one is not None:
+        phases.insert(0, PhaseMemory(f"evaluate {one.sequences} sequences", 0, 0, one.parts, node.phases["training"]))
+    return tuple(
+        Later(_measured(phase, gpu.ratio), _card(phase, gpu), ram(job, phase.phase, phase.host, rounding(node)))
+        for phase in phases
+    )
+
+
+def _measured(phase: PhaseMemory, ratio: float) -> PhaseMemory:
+    """A phase with what a measurement of the machine tells of it."""
+    more = int(phase.gpu_bytes * (ratio - 1))
+    return phase._replace(gpu={**phase.gpu, MEASURED: more}) if more else phase
+
+
+def _card(phase: PhaseMemory, gpu: Room) -> Place:
+    parts, peak = _measured(phase, gpu.ratio).gpu, phase.gpu_bytes
+    return Place(
+        peak_bytes=sum(parts.values()),
+        low_bytes=gpu.low(peak, False) - gpu.outside,
+        high_bytes=gpu.high(peak, False),
+        limit_bytes=gpu.limit,
+        parts=parts,
+        phase=phase.phase,
+        overhead=gpu.overhead,
+        overhead_more_bytes=gpu.beyond,
+    )
+
+
+def lacking(laters: Iterable[Later]) -> Iterator[str]:
+    """What of them does not surely fit, in words: "evaluation does not fit on the GPU"; nothing where all does."""
+    said: dict[tuple[str, Verdict], list[str]] = {}
+    for one in laters:
+        for name, place in (("gpu", one.gpu), ("host", one.host)):
+            if place.verdict is not Verdict.FITS:
+                said.setdefault((name, place.verdict), []).append(one.noun)
+    for (name, verdict), nouns in said.items():
+        yield f"{' and '.join(nouns)} {_SAYS[verdict][len(nouns) > 1]} {_WHERE[name]}"

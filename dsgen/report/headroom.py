@@ -1,0 +1,66 @@
+"""Whether a run lives to its end, as words and data: the verdict with what comes between steps, what stays free, and
+what fails first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsgen.asking.memory_questions import Footprint
+from dsgen.memory import Verdict
+from dsgen.memory.later import lacking
+from dsgen.report import footprints
+from dsgen.shapes.units import gib
+
+__all__ = ["headroom_data", "headroom_line", "verdict_line"]
+
+_IN = {"gpu": "", "host": ", in host RAM", "nvme": ", on NVMe"}
+
+
+def verdict_line(footprint: Footprint) -> str:
+    """The verdict and interval of every place, and what comes between steps and does not surely fit there."""
+    memory = footprint.memory
+    line, words = footprints.verdict_line(memory), list(lacking(footprint.later))
+    if not words or memory.verdict is Verdict.DOES_NOT_FIT:
+        return line
+    lead = "TRAINING " if memory.verdict is Verdict.FITS else ""
+    return "; ".join((f"{lead}{line}", *words))
+
+
+def headroom_line(footprint: Footprint) -> str:
+    """What a GPU keeps free and why, or lacks; and the phase that would fail first, wherever that is."""
+    gpu, first = footprint.memory.gpu, footprint.first_to_fail
+    fails = "fails" if first is not None and first.verdict is Verdict.DOES_NOT_FIT else "would fail"
+    last = f"{first.phase} {fails} first{_IN[first.place]}" if first is not None else f"{gpu.phase} {fails} first"
+    if gpu.verdict is Verdict.UNCERTAIN:
+        lacks = gib(gpu.high_bytes - gpu.limit_bytes)
+        return f"up to {lacks} GiB too much, where the allocator's holes are largest; {last}"
+    if gpu.verdict is Verdict.DOES_NOT_FIT:
+        return f"at least {gib(gpu.least_bytes - gpu.limit_bytes)} GiB too much; {last}"
+    if first is not None and first.verdict is not Verdict.FITS:
+        return f"{gib(gpu.limit_bytes - gpu.high_bytes)} GiB stay free while it trains; {last}"
+    return f"{gib(_free(footprint))} GiB stay free for what is not counted; {last}"
+
+
+def _free(footprint: Footprint) -> int:
+    """What surely stays free of a GPU, between steps too; below 0 what may be lacking."""
+    gpu = footprint.memory.gpu
+    return gpu.limit_bytes - max(gpu.high_bytes, *(one.gpu.high_bytes for one in footprint.later))
+
+
+def headroom_data(footprint: Footprint) -> dict[str, Any]:
+    """The same as plain JSON types, bytes throughout; what is below 0 may be lacking."""
+    gpu, first = footprint.memory.gpu, footprint.first_to_fail
+    return {
+        "gpu_training_bytes": gpu.limit_bytes - gpu.high_bytes,
+        "gpu_bytes": _free(footprint),
+        "first_to_fail": None
+        if first is None
+        else {
+            "phase": first.phase,
+            "place": first.place,
+            "verdict": first.verdict.value,
+            "needed_bytes": first.needed_bytes,
+            "high_bytes": first.high_bytes,
+            "limit_bytes": first.limit_bytes,
+        },
+    }
