@@ -7,6 +7,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory.checkpoints import between_steps, resuming, saving
 from dsgen.memory.estimates import MEASURED, PhaseMemory, Place, Room, Verdict, ram, room, rounding, worst
 from dsgen.memory.evaluating import Evaluation, evaluation
+from dsgen.memory.widened import widened
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Later", "lacking", "later"]
@@ -53,12 +54,17 @@ def later(job: Job, strategy: Strategy, evaluated: Evaluation | None = None) -> 
         evaluated: An evaluation; without one the Trainer's of its default size.
     """
     gpu, node = room(job, strategy, strategy.buffers), between_steps(job, strategy)
+    uncounted = widened(job, strategy, strategy.buffers)
     one = evaluated or evaluation(job, strategy)
     phases = [saving(job, strategy), resuming(job, strategy)]
     if one is not None:
         phases.insert(0, PhaseMemory(f"evaluate {one.sequences} sequences", 0, 0, one.parts, node.phases["training"]))
     return tuple(
-        Later(_measured(phase, gpu.ratio), _card(phase, gpu), ram(job, phase.phase, phase.host, rounding(node)))
+        Later(
+            _measured(phase, gpu.ratio),
+            _card(phase, gpu, *uncounted),
+            ram(job, phase.phase, phase.host, rounding(node)),
+        )
         for phase in phases
     )
 
@@ -69,12 +75,13 @@ def _measured(phase: PhaseMemory, ratio: float) -> PhaseMemory:
     return phase._replace(gpu={**phase.gpu, MEASURED: more}) if more else phase
 
 
-def _card(phase: PhaseMemory, gpu: Room) -> Place:
+def _card(phase: PhaseMemory, gpu: Room, less: int, more: int) -> Place:
+    """One GPU in one phase; `less` and `more` are what uncounted keys may take from its bytes, and add."""
     parts, peak = _measured(phase, gpu.ratio).gpu, phase.gpu_bytes
     return Place(
         peak_bytes=sum(parts.values()),
-        low_bytes=gpu.low(peak, False) - gpu.outside,
-        high_bytes=gpu.high(peak, False),
+        low_bytes=max(0, gpu.low(peak, False, less) - gpu.outside),
+        high_bytes=gpu.high(peak, False, more),
         limit_bytes=gpu.limit,
         parts=parts,
         phase=phase.phase,
@@ -91,4 +98,8 @@ def lacking(laters: Iterable[Later]) -> Iterator[str]:
             if place.verdict is not Verdict.FITS:
                 said.setdefault((name, place.verdict), []).append(one.noun)
     for (name, verdict), nouns in said.items():
-        yield f"{' and '.join(nouns)} {_SAYS[verdict][len(nouns) > 1]} {_WHERE[name]}"
+        yield f"{_joined(nouns)} {_SAYS[verdict][len(nouns) > 1]} {_WHERE[name]}"
+
+
+def _joined(nouns: list[str]) -> str:
+    return " and ".join([", ".join(nouns[:-1]), nouns[-1]] if nouns[1:] else nouns)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dsgen.memory import Place, Verdict
+from dsgen.memory.card_numbers import card
 from dsgen.memory.reserved import Reserving
 from dsgen.shapes.units import gib
 
-__all__ = ["FULL", "at_once", "bar", "card_line", "folded", "place_line", "rounded"]
+__all__ = ["FULL", "at_once", "bar", "card_line", "folded", "place_line", "room_line", "rounded", "said", "up_to"]
 
 FULL, EMPTY = "█", "░"
 WIDTH = 30  # cells of a memory bar, fewer beside long numbers
@@ -21,23 +22,44 @@ def bar(share: float, width: int = WIDTH) -> str:
 
 def place_line(label: str, place: Place) -> str:
     """One place's memory against its limit, with what no tensor holds: numbers, bar, verdict and interval."""
-    needed, low = place.needed_bytes, place.least_bytes
+    needed = place.needed_bytes
     share = needed / place.limit_bytes if place.limit_bytes else 0.0
     numbers = f"{gib(needed)} of {gib(place.limit_bytes)} GiB"
-    interval = f" ({gib(low)} to {gib(place.high_bytes)})" if gib(low) != gib(place.high_bytes) else ""
-    said = f"{place.verdict.value}{interval}"
-    cells = min(WIDTH, NARROW - len(f"{label:<5} {numbers:<20} ") - len(f" {said}"))
-    return f"{label:<5} {numbers:<20} {bar(share, cells)} {said}"
+    cells = min(WIDTH, NARROW - len(f"{label:<5} {numbers:<20} ") - len(f" {said(place)}"))
+    return f"{label:<5} {numbers:<20} {bar(share, cells)} {said(place)}"
+
+
+def said(place: Place) -> str:
+    """The verdict, with the interval where it has one: fits (41.9 to 47.9)."""
+    low, high = gib(place.least_bytes), gib(place.high_bytes)
+    return f"{place.verdict.value}{f' ({low} to {high})' if low != high else ''}"
+
+
+def up_to(place: Place) -> str:
+    """The most that a place takes whose limit is not known, where that is more than its peak: " (up to 47.9)"."""
+    return f" (up to {gib(place.high_bytes)})" if gib(place.high_bytes) != gib(place.peak_bytes) else ""
 
 
 def card_line(gpu: Place) -> str:
     """What a person reads of a GPU: allocated and reserved as torch says, and what nvidia-smi shows, in GiB."""
+    read = card(gpu)
     if gpu.verdict is Verdict.DOES_NOT_FIT:
-        return f"torch would have to allocate {gib(gpu.allocated_bytes)} GiB"
-    held, shown = gpu.reserved, gpu.shown
-    likely, low, high = map(min, held, shown)  # never more than the card shows
+        return f"torch would have to allocate {gib(read.allocated)} GiB"
+    if not read.runs:
+        return f"torch would have to allocate {gib(read.allocated)} GiB, at least {gib(read.least_allocated)}"
+    likely, low, high = read.reserved
     reserved = f"{gib(likely)} ({gib(low)} to {gib(high)})"
-    return f"torch allocates {gib(gpu.allocated_bytes)}, reserves {reserved} GiB; nvidia-smi {gib(shown.bytes)}"
+    return f"torch allocates {gib(read.allocated)}, reserves {reserved} GiB; nvidia-smi {gib(read.shown.bytes)}"
+
+
+def room_line(gpu: Place) -> str:
+    """Which of these numbers must stay below what; empty where nothing lies outside torch, as on a CPU."""
+    read = card(gpu)
+    if not read.outside:
+        return ""
+    less = f"{gib(gpu.limit_bytes)} less {gib(read.outside)} outside torch"
+    given = "; what else is reserved is given back first" if read.runs else ""
+    return f"allocated, with the allocator's holes, must stay below {gib(read.room)} GiB ({less}){given}"
 
 
 def at_once(gpu: Place) -> Place:

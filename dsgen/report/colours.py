@@ -42,7 +42,7 @@ _COMMON = [
     r"(?P<good>█+(?=░* fits)|(?<=[█░] )fits)",
     r"(?P<doubt>█+(?=░* uncertain)|(?<=[█░] )uncertain)",
     r"(?P<bad>█+(?=░* does not fit)|(?<=[█░] )does not fit)",
-    r"(?m)^(?:(?P<good>FITS)|(?P<doubt>UNCERTAIN)|(?P<bad>DOES NOT FIT))(?=:)",
+    r"(?m)^(?:(?P<good>FITS)|(?P<doubt>UNCERTAIN|TRAINING FITS)|(?P<bad>DOES NOT FIT))(?=:)",
 ]
 REPORTS: dict[str, list[str]] = {
     "summary": [r"\A(?P<head>.+)", r"(?m)^(?P<warning>your program needs) "],
@@ -92,7 +92,7 @@ REPORTS: dict[str, list[str]] = {
     "memory": [
         r"\A(?P<head>.+)",
         r"(?m)^(?P<head>GiB in phase .+|  stage optim .+|every stage and offload .+)$",
-        r"(?m)^[> ] \d .+ (?:(?P<good>fits)|(?P<doubt>uncertain)|(?P<bad>does not fit))$",
+        r"(?m)^[> ] \d .+ (?:(?P<good>fits)|(?P<doubt>uncertain|(?:fits|uncertain) \*)|(?P<bad>does not fit))$",
         r"(?m)^(?P<info>>)(?= \d)",
     ],
     "why": [r"\A(?P<head>.+)", r"(?m)^(?P<info>If it were .+?:)"],

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
-from dsgen.report.bars import bar, folded, place_line
+from dsgen.report.bars import bar, folded, place_line, up_to
 from dsgen.shapes.units import gib
 
-__all__ = ["data", "interval", "phase_lines", "phase_rows", "place_data", "place_lines", "verdict_line"]
+__all__ = ["beside", "data", "interval", "phase_lines", "phase_rows", "place_data", "place_lines", "verdict_line"]
 
 _NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of the engine
 _FEWEST_CELLS = 4  # of a bar of parts that is still one
@@ -71,6 +71,7 @@ def place_data(place: Place, limits: bool = True) -> dict[str, Any]:
     return {
         "verdict": place.verdict.value if limits else None,
         "peak_bytes": int(place.peak_bytes),
+        "needed_bytes": int(place.needed_bytes),
         **_reserved(place),
         "overhead_bytes": int(place.overhead_bytes),
         "low_bytes": int(place.low_bytes),
@@ -132,8 +133,9 @@ def place_lines(label: str, place: Place, width: int, limits: bool = True) -> li
     if limits:
         head = f"{place_line(label, place)}{f'; peak in {place.phase}' if place.phase else ''}"
     else:
-        more = f" (up to {gib(place.high_bytes)})" if gib(place.high_bytes) != gib(place.peak_bytes) else ""
-        head = f"{label:<5} {gib(place.peak_bytes)} GiB{more}{f'; peak in {place.phase}' if place.phase else ''}"
+        head = (
+            f"{label:<5} {gib(place.peak_bytes)} GiB{up_to(place)}{f'; peak in {place.phase}' if place.phase else ''}"
+        )
     lines = folded(head, width)
     shown = sorted(((name, size) for name, size in place.parts.items() if size), key=lambda item: -item[1])
     small = [item for item in shown if item[1] < _LEAST_SHARE * place.peak_bytes and gib(item[1]) == gib(0)]
@@ -151,9 +153,23 @@ def _cut(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
-def phase_lines(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = (), indent: int = 0) -> list[str]:
+def beside(estimate: MemoryEstimate) -> list[list[str]]:
+    """Rows that make the table's numbers comparable to a card's: what no tensor holds, and what there is."""
+    gpu, host = estimate.gpu, estimate.host
+    return [
+        ["besides, no tensor", gib(gpu.overhead_bytes), gib(host.overhead_bytes)],
+        ["there is", gib(gpu.limit_bytes), gib(host.limit_bytes)],
+    ]
+
+
+def phase_lines(
+    phases: Sequence[PhaseMemory],
+    ends: Sequence[PhaseMemory] = (),
+    indent: int = 0,
+    beside: Sequence[list[str]] = (),
+) -> list[str]:
     """`phase_rows` as lines of text."""
-    (_, *heads), *rows = phase_rows(phases, ends)
+    (_, *heads), *rows = phase_rows(phases, ends, beside)
     column = max(len(row[0]) for row in (*rows, ["GiB in phase"]))
     widths = [max(len(head), _COLUMN) for head in heads]
     return [
@@ -163,13 +179,15 @@ def phase_lines(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = (),
     ]
 
 
-def phase_rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = ()) -> list[list[str]]:
+def phase_rows(
+    phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = (), beside: Sequence[list[str]] = ()
+) -> list[list[str]]:
     """The phases as a table, heads first: GiB at the peak, and at the end where known, of one GPU and a node's RAM.
 
-    Micro-batches of a step that differ in no shown number are one row.
+    Micro-batches of a step that differ in no shown number are one row; rows of what lies beside the tensors come last.
     """
     heads = ["phase", "GPU peak", "end", "host peak", "end"] if ends else ["phase", "GPU peak", "host peak"]
-    return [heads, *([name, *numbers] for name, numbers in _rows(phases, ends))]
+    return [heads, *([name, *numbers] for name, numbers in _rows(phases, ends)), *beside]
 
 
 def _rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -14,17 +14,18 @@ from dsgen.asking.memory_questions import (
     Footprint,
     Question,
 )
-from dsgen.memory import MemoryEstimate, Place, Verdict
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
+from dsgen.memory.card_numbers import card
 from dsgen.memory.later import lacking
 from dsgen.report import footprints, memory_words
-from dsgen.report.bars import card_line
+from dsgen.report.bars import card_line, room_line
 from dsgen.report.headroom import headroom_data, headroom_line, verdict_line
 from dsgen.report.loading_words import loading_data
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
 
-__all__ = ["by_line", "data", "headline", "marked_line", "question_data", "row_verdict", "text", "wrapped"]
+__all__ = ["by_line", "data", "headline", "marked_line", "phases", "question_data", "row_verdict", "text", "wrapped"]
 
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _FEWEST_CELLS, _MOST_CELLS = 8, 60  # of a stacked bar
@@ -43,7 +44,8 @@ _KINDS = {
 _ORDER = "wgoab"
 _NAMES = {"none": "GPU", "cpu": "CPU", "nvme": "NVMe"}
 _CHECKPOINTS = ("save", "resume")
-_KEPT = ("verdict", "peak_bytes", "low_bytes", "high_bytes", "limit_bytes", "overhead_bytes", "parts")  # of a place
+# What is told of a place beside which there are others.
+_KEPT = ("verdict", "peak_bytes", "needed_bytes", "low_bytes", "high_bytes", "limit_bytes", "overhead_bytes", "parts")
 _BETWEEN = "*"  # behind a verdict that holds for training alone
 
 
@@ -63,7 +65,7 @@ def text(footprint: Footprint, width: int = 80) -> str:
         lines += _calibrated(footprint.question, width)
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
-    for told in (card_line(memory.gpu), headroom_line(footprint)):
+    for told in (card_line(memory.gpu), room_line(memory.gpu), headroom_line(footprint)):
         lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
     for depth, told in memory_words.observed(footprint.observations):
         indent = 6 + 2 * depth
@@ -72,13 +74,18 @@ def text(footprint: Footprint, width: int = 80) -> str:
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
     if memory.phases:
-        lines += ["", *footprints.phase_lines((*memory.phases, *(one.phase for one in footprint.later)))]
+        lines += ["", *footprints.phase_lines(phases(footprint), beside=footprints.beside(memory))]
         lines += [line for told in memory_words.warnings(footprint) for line in wrapped(told, width)]
     lines += ["", *_table(footprint, width), ""]
     for label, told in memory_words.answers(footprint):
         lead = f"{label:>{_LABEL}}  "
         lines += textwrap.wrap(told, width, initial_indent=lead, subsequent_indent=" " * len(lead))
     return "\n".join(lines) + "\n"
+
+
+def phases(footprint: Footprint) -> tuple[PhaseMemory, ...]:
+    """Loading, steps, and what comes between them, in the order of a run."""
+    return (*footprint.memory.phases, *(one.phase for one in footprint.later))
 
 
 def _calibrated(question: Question, width: int) -> list[str]:
@@ -187,6 +194,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
     job = footprint.question.job
     return {
         **footprints.data(footprint.memory, ranks_per_node=job.gpus_per_node),
+        "card": _card(footprint.memory.gpu),
         "question": question_data(footprint.question),
         "alternatives": [
             {
@@ -230,6 +238,23 @@ def data(footprint: Footprint) -> dict[str, Any]:
             }
             for one in footprint.observations
         ],
+    }
+
+
+def _card(gpu: Place) -> dict[str, Any]:
+    """What a person reads of a GPU, never more than it has where what is allocated has room."""
+    read = card(gpu)
+    return {
+        "runs": read.runs,
+        "allocated_bytes": read.allocated,
+        "least_allocated_bytes": read.least_allocated,
+        "reserved_bytes": read.reserved.bytes,
+        "reserved_low_bytes": read.reserved.low,
+        "reserved_high_bytes": read.reserved.high,
+        "held_free_bytes": read.held_free,
+        "nvidia_smi_bytes": read.shown.bytes,
+        "outside_bytes": read.outside,
+        "most_allocated_bytes": read.room,
     }
 
 

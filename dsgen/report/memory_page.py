@@ -7,9 +7,9 @@ from html import escape
 
 from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Footprint
 from dsgen.report import footprints, memory_words
-from dsgen.report.bars import card_line
+from dsgen.report.bars import card_line, room_line
 from dsgen.report.headroom import headroom_line, verdict_line
-from dsgen.report.memory import by_line, headline, marked_line, row_verdict
+from dsgen.report.memory import by_line, headline, marked_line, phases, row_verdict
 from dsgen.report.page_parts import framed, place_section, table
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import describe
@@ -20,7 +20,8 @@ __all__ = ["html"]
 def html(footprint: Footprint) -> str:
     """The page, with a final newline; it loads nothing from elsewhere."""
     title, memory = headline(footprint.question), footprint.memory
-    gpu = " ".join(line for line in (card_line(memory.gpu), headroom_line(footprint)) if line)
+    told = card_line(memory.gpu), room_line(memory.gpu), headroom_line(footprint)
+    gpu = "; ".join(line for line in told if line)
     places = [("one GPU", memory.gpu, gpu), ("one node's RAM", memory.host, "")]
     if memory.nvme.peak_bytes:
         places.append(("one node's drives", memory.nvme, ""))
@@ -45,7 +46,7 @@ def _phases(footprint: Footprint) -> Iterator[str]:
     """Loading, steps, an evaluation, a save and a resume, and what there is to say of them."""
     if not footprint.memory.phases:
         return
-    head, *rows = footprints.phase_rows((*footprint.memory.phases, *(one.phase for one in footprint.later)))
+    head, *rows = footprints.phase_rows(phases(footprint), beside=footprints.beside(footprint.memory))
     yield "<h2>Phases, GiB</h2>" + table(head, _escaped(rows), 1)
     yield from (f"<p>{escape(told)}</p>" for told in memory_words.warnings(footprint))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from dsgen.memory import Place
+from dsgen.report.bars import said, up_to
 from dsgen.report.timeline import COLOURS
 from dsgen.shapes.units import gib
 
@@ -49,9 +50,11 @@ def swatch(filled: str) -> str:
 
 
 def place_section(label: str, place: Place, words: str, limits: bool) -> str:
-    """One place: what it comes to, and its parts."""
-    verdict = f" of {gib(place.limit_bytes)} GiB: {place.verdict.value}" if limits else " GiB"
-    interval = f"certain {gib(place.least_bytes)}, at most {gib(place.high_bytes)} GiB"
+    """One place: what it comes to in the words of the text (`place_line`), and its parts."""
+    if limits:
+        comes = f"{gib(place.needed_bytes)} of {gib(place.limit_bytes)} GiB: {said(place)}"
+    else:
+        comes = f"{gib(place.peak_bytes)} GiB{up_to(place)}"
     rows: list[Sequence[str]] = [
         (
             swatch(COLOURS.get(name, "#6b7280")) + escape(name),
@@ -63,9 +66,12 @@ def place_section(label: str, place: Place, words: str, limits: bool) -> str:
     ]
     rows.append(("<b>all tensors at the peak</b>", f"<b>{place.peak_bytes:,}</b>", f"<b>{gib(place.peak_bytes)}</b>"))
     rows += [(f"{escape(name)} (no tensor)", f"{size:,}", gib(size)) for name, size in place.overhead.items() if size]
-    head = f"<h2>{escape(label)}: {gib(place.peak_bytes)}{escape(verdict)}</h2>"
-    said = f"peak in {place.phase}; {interval}" + (f"; {words}" if words else "")
-    return f"<section>{head}<p class='soft'>{escape(said)}</p>{table(('part', 'bytes', 'GiB'), rows, 1)}</section>"
+    if place.overhead_bytes:
+        whole = place.needed_bytes
+        rows.append(("<b>with what no tensor holds</b>", f"<b>{whole:,}</b>", f"<b>{gib(whole)}</b>"))
+    head = f"<h2>{escape(label)}: {escape(comes)}</h2>"
+    told = "; ".join(part for part in (f"peak in {place.phase}" if place.phase else "", words) if part)
+    return f"<section>{head}<p class='soft'>{escape(told)}</p>{table(('part', 'bytes', 'GiB'), rows, 1)}</section>"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], first: int, until: int | None = None) -> str:

@@ -159,7 +159,7 @@ def test_json_has_the_shared_shape_and_the_answers(run: Run) -> None:
     found = json.loads(out)
 
     assert (code, err) == (0, "")
-    shared = ["verdict", "gpu", "host", "nvme", "phases"]
+    shared = ["verdict", "gpu", "host", "nvme", "phases", "card"]
     more = ["question", "alternatives", "counterfactuals", "loading", "warnings", "evaluation", "checkpoints"]
     more += ["later", "headroom", "observations"]
     assert list(found) == [*shared, *more]
