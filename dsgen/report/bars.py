@@ -41,13 +41,19 @@ def up_to(place: Place) -> str:
 
 
 def card_line(gpu: Place) -> str:
-    """What a person reads of a GPU: allocated and reserved as torch says, and what nvidia-smi shows, in GiB."""
+    """What a person reads of a GPU: allocated and reserved as torch says, and what nvidia-smi shows, in GiB.
+
+    Where reserved is told from causes (`at_once`), it is an interval: within it a replay tells one number.
+    """
     read = card(gpu)
     if gpu.verdict is Verdict.DOES_NOT_FIT:
         return f"torch would have to allocate {gib(read.allocated)} GiB"
     if not read.runs:
         return f"torch would have to allocate {gib(read.allocated)} GiB, at least {gib(read.least_allocated)}"
     likely, low, high = read.reserved
+    if isinstance(gpu.holds, Reserving) and not gpu.holds.replays:
+        shown = f"{gib(read.shown.low)} to {gib(read.shown.high)}"
+        return f"torch allocates {gib(read.allocated)}, reserves {gib(low)} to {gib(high)}, nvidia-smi {shown} GiB"
     reserved = f"{gib(likely)} ({gib(low)} to {gib(high)})"
     return f"torch allocates {gib(read.allocated)}, reserves {reserved} GiB; nvidia-smi {gib(read.shown.bytes)}"
 
