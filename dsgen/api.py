@@ -109,7 +109,7 @@ def memory(
     deepspeed: str | None = None,
     *,
     every: bool = False,
-    observed: Mapping[str, int] | None = None,
+    observed: Mapping[str, int | str] | None = None,
     target: str | None = None,
 ) -> Footprint:
     """How much memory a training run takes, whether it fits, what every other stage and offload takes, and what fits.
@@ -122,8 +122,8 @@ def memory(
         config: A DeepSpeed config, or the file of one, taken as it is; overrides in `wanted` win over it.
         deepspeed: The DeepSpeed release that runs it; as in `job`.
         every: Alternatives with and without activation checkpointing.
-        observed: "allocated", "reserved" or "nvidia-smi" -> bytes that a run of it took on its fullest GPU; they are
-            compared in `.observations`.
+        observed: "allocated", "reserved" or "nvidia-smi" -> bytes that a run of it took on its fullest GPU, or a size
+            such as "61.2GiB"; they are compared in `.observations`.
         target: The program that trains, which decides how the model is loaded; None where it is not known.
 
     Raises:

@@ -233,7 +233,14 @@ def data(footprint: Footprint) -> dict[str, Any]:
                 "expected_high_bytes": one.expected.high,
                 "within": one.within,
                 "others": [
-                    {"options": dict(other.options), "words": other.words, "bytes": other.bytes} for other in one.others
+                    {
+                        "options": dict(other.options),
+                        "words": other.words,
+                        "bytes": other.bytes,
+                        "low_bytes": other.expected.low,
+                        "high_bytes": other.expected.high,
+                    }
+                    for other in one.others
                 ],
             }
             for one in footprint.observations

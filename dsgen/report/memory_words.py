@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.asking.memory_questions import Change, Footprint, Observation
+from dsgen.asking.memory_questions import Change, Footprint, Observation, OtherRun
 from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory import MemoryEstimate, Place, Verdict
 from dsgen.memory.later import lacking
@@ -22,7 +22,7 @@ _NONE = "none: not even 1 fits"
 _GATHERS = 3  # the stage at which rank 0 gathers what is saved
 # Where a run that takes more, or less, than is predicted may come from when no change of the job explains it.
 _WHAT_ELSE = {
-    "more": "the program may load the model whole, keep outputs, evaluate, or share the card",
+    "more": "the program may load the model whole, keep outputs, evaluate more at a time, or share the card",
     "less": "it may not have reached its longest batch, or not be the job that is described here",
 }
 
@@ -72,7 +72,7 @@ _READS: Mapping[str, Callable[[Strategy, int], str]] = {"save": _saved, "resume"
 
 
 def observed(observations: tuple[Observation, ...]) -> Iterator[tuple[int, str]]:
-    """What a person read of a run beside what is predicted, and which runs would take as much.
+    """What a person read of a run beside what is predicted, and which runs would explain it.
 
     Each line has its depth: 1 is said of the one of depth 0 above it.
     """
@@ -81,12 +81,31 @@ def observed(observations: tuple[Observation, ...]) -> Iterator[tuple[int, str]]
         way = "more" if one.more >= 0 else "less"
         said = "as predicted" if one.within else f"{gib(abs(one.more))} {way}"
         yield 0, f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
-        if one.others:
-            runs = "; ".join(f"{other.words} {gib(other.bytes)}" for other in one.others)
-            yield 1, f"would take about as much: {runs}"
-        elif not one.within:
-            yield 1, f"no single change of the job explains it; {_WHAT_ELSE[way]}"
+    yield from ((0, told) for told in _explained(observations))
     yield from ((0, told) for told in _between(observations))
+
+
+def _explained(observations: tuple[Observation, ...]) -> Iterator[str]:
+    """Runs that explain all readings together."""
+    out = [one for one in observations if not one.within]
+    if not out:
+        return
+    several = len(observations) > 1
+    if not out[0].others:
+        way = "more" if out[0].more >= 0 else "less"
+        what = "all of these numbers" if several else "it"
+        yield f"no single change of the job explains {what}; {_WHAT_ELSE[way]}"
+        return
+    runs = [
+        f"{other.words} ({', '.join(f'{one.reading} {_span(one.others[place])}' for one in out)})"
+        for place, other in enumerate(out[0].others)
+    ]
+    what = "every one of these numbers lies" if several else "it lies"
+    yield f"{what} in the interval of: {'; '.join(runs)}"
+
+
+def _span(other: OtherRun) -> str:
+    return f"{gib(other.bytes)}, {gib(other.expected.low)} to {gib(other.expected.high)}"
 
 
 def _between(observations: tuple[Observation, ...]) -> Iterator[str]:

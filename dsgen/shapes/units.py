@@ -28,7 +28,9 @@ UNITS: dict[str, dict[str, float]] = {
 }
 
 _EXAMPLES = {BYTES: "40 GiB", BANDWIDTH: "200 Gb/s or 25 GB/s", FLOPS: "312 TFLOP/s", SECONDS: "5 us"}
-_QUANTITY = re.compile(r"\s*([0-9](?:[0-9_,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
+_WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9](?:[0-9_]*[0-9])?"  # a comma stands before three digits, and nowhere else
+_QUANTITY = re.compile(rf"\s*((?:{_WHOLE})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
+_DECIMAL_COMMA = re.compile(r"\s*([0-9]+),([0-9]+)\s*([A-Za-z/]+)\s*")
 
 
 def parse(text: object, unit: str) -> float:
@@ -46,6 +48,9 @@ def parse(text: object, unit: str) -> float:
     """
     spellings = UNITS[unit]
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    comma = _DECIMAL_COMMA.fullmatch(text) if match is None and isinstance(text, str) else None
+    if comma is not None:
+        raise ValueError(f"a comma stands between thousands; write {comma[1]}.{comma[2]} {comma[3]}")
     if match is None:
         raise ValueError(f"it must be a number with a unit, such as {_EXAMPLES[unit]}")
     number, spelling = match[1].replace(",", "").replace("_", ""), match[2]

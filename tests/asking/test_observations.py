@@ -50,13 +50,78 @@ def test_another_stage_is_named_where_it_takes_as_much() -> None:
     assert found.others[0].words == "ZeRO-1"
 
 
-def test_a_named_run_explains_at_least_half_of_the_difference_and_would_run() -> None:
+def test_a_named_run_has_every_number_in_its_interval_and_would_run() -> None:
+    """The tolerance is the model's error of that run, and nothing wider."""
     limit = dsgen.memory(JOB).memory.gpu.limit_bytes
-    for size in (30 * GIB, 45 * GIB, 70 * GIB, 78 * GIB):
-        (found,) = told(allocated=size)
-        for other in found.others:
-            assert 0.5 <= (other.bytes - found.expected.bytes) / found.more <= 1.5
-            assert other.bytes <= limit
+    for size in (30 * GIB, 45 * GIB, 70 * GIB, 77 * GIB):
+        for one in told(allocated=size, reserved=size + GIB):
+            for other in one.others:
+                assert other.expected.low <= one.bytes <= other.expected.high
+                assert other.bytes <= limit
+                if one.reading == "allocated":
+                    assert other.expected.high <= 1.05 * other.bytes
+
+
+def test_what_would_move_a_number_that_agrees_explains_nothing() -> None:
+    """Twice the length reserves what was read, but would allocate more than was read too."""
+    gpu = dsgen.memory(JOB).memory.gpu
+    size = gpu.reserved.high + 4 * GIB
+    alone = {other.words for one in told(reserved=size) for other in one.others}
+    both = {other.words for one in told(reserved=size, allocated=gpu.allocated_bytes) for other in one.others}
+
+    assert len(alone) > len(both)
+    assert not any(words.startswith(("ZeRO", "sequences", "micro-batch")) for words in both)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in JOB.items()]
+    readings = [f"--observed=reserved={size}B", f"--observed=allocated={gpu.allocated_bytes}B"]
+    assert "ZeRO-1" not in run("memory", *options, *readings).out.partition("host ")[0]
+
+
+def test_another_process_explains_what_nvidia_smi_alone_shows() -> None:
+    gpu = dsgen.memory(JOB).memory.gpu
+    reserved, more = gpu.reserved.bytes, 12 * GIB
+    shown = gpu.shown.bytes + more
+    (_, of_smi) = told(reserved=reserved, nvidia_smi=shown)
+
+    first = of_smi.others[0]
+    assert first.words == "another process on the GPU with 12.0 GiB"
+    assert first.options == {"gpu_memory_used": f"{12 * 1024}MiB"}
+    assert first.expected.low <= shown <= first.expected.high
+    shared = dsgen.memory({**JOB, **first.options}, observed={"nvidia-smi": shown, "reserved": reserved})
+    assert all(one.within for one in shared.observations)
+    more_reserved = told(reserved=gpu.reserved.high + 2 * GIB, nvidia_smi=gpu.shown.high + 2 * GIB)
+    assert not any("process" in other.words for one in more_reserved for other in one.others)
+
+
+def test_an_evaluation_explains_a_peak_that_the_steps_do_not_reach() -> None:
+    job = {**JOB, "checkpointing": "full", "model": "llama-3-8b", "seq_len": 4096}
+    footprint = dsgen.memory(job)
+    (evaluation,) = (one for one in footprint.later if one.noun == "evaluation")
+    assert evaluation.gpu.peak_bytes > 1.2 * footprint.memory.gpu.peak_bytes
+    (seen,) = dsgen.memory(job, observed={"allocated": evaluation.gpu.allocated_bytes}).observations
+    assert "an evaluation of 8 sequences" in [other.words for other in seen.others]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (0, "it must be more than 0"),
+        (-5, "it must be more than 0"),
+        (True, "it must be whole bytes, or a size"),
+        (61.2, "it must be whole bytes, or a size"),
+        (None, "it must be whole bytes, or a size"),
+        ("61", "it must be a number with a unit"),
+        ("6,5GiB", "a comma stands between thousands; write 6.5 GiB"),
+    ],
+)
+def test_python_is_told_what_a_reading_must_be(given: Any, words: str) -> None:
+    with pytest.raises(DsgenError, match="observed reserved is") as caught:
+        dsgen.memory(JOB, observed={"reserved": given})
+    assert words in str(caught.value)
+
+
+def test_python_may_say_a_size_as_people_write_it() -> None:
+    as_text, as_bytes = (dsgen.memory(JOB, observed={"reserved": one}).observations for one in ("61GiB", 61 * GIB))
+    assert as_text == as_bytes
 
 
 def test_each_reading_is_beside_the_number_that_means_the_same() -> None:
@@ -76,6 +141,7 @@ def test_each_reading_is_beside_the_number_that_means_the_same() -> None:
         ("reserved=61.2", "it must be a number with a unit"),
         ("reserved=-1GiB", "it must be a number with a unit"),
         ("reserved=0GiB", "it must be more than 0"),
+        ("reserved=6,5GiB", "write 6.5 GiB"),
     ],
 )
 def test_what_is_no_reading_is_said_so(text: str, words: str) -> None:

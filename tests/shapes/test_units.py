@@ -13,6 +13,7 @@ from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS, UNITS, gib, par
         ("40 GiB", BYTES, 40 * 2**30),
         ("40GB", BYTES, 40e9),
         ("1,024 MiB", BYTES, 2**30),
+        ("1,024,000.5 KiB", BYTES, 1024000.5 * 2**10),
         ("1_000 B", BYTES, 1000),
         ("1.5 TiB", BYTES, 1.5 * 2**40),
         ("200 Gb/s", BANDWIDTH, 25e9),
@@ -25,6 +26,16 @@ from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS, UNITS, gib, par
 )
 def test_a_quantity_is_read(text: str, unit: str, amount: float) -> None:
     assert parse(text, unit) == pytest.approx(amount, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("6,5 GiB", "6.5 GiB"), ("6,5GiB", "6.5 GiB"), ("1,0240 MiB", "1.0240 MiB"), ("0,25TB", "0.25 TB")],
+)
+def test_a_comma_before_other_than_three_digits_is_no_number(written: str, meant: str) -> None:
+    """It was left out: 65 GiB."""
+    with pytest.raises(ValueError, match=f"a comma stands between thousands; write {meant}"):
+        parse(written, BYTES)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -54,13 +54,15 @@ class Footprint:
         return self.memory.verdict
 
 
-def answer(question: Question, every: bool = False, observed: Mapping[str, int] = MappingProxyType({})) -> Footprint:
+def answer(
+    question: Question, every: bool = False, observed: Mapping[str, int | str] = MappingProxyType({})
+) -> Footprint:
     """Everything that is asked of a strategy's memory.
 
     Args:
         question: The job and its strategy.
         every: Alternatives with and without activation checkpointing.
-        observed: allocated, reserved or nvidia-smi -> bytes that a person read of the fullest GPU.
+        observed: allocated, reserved or nvidia-smi -> bytes that a person read of the fullest GPU, or "61.2GiB".
 
     Raises:
         DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.

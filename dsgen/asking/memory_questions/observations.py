@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,7 +13,9 @@ from dsgen.asking.memory_questions.alternatives import places
 from dsgen.asking.memory_questions.questions import Question, strategy_of
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place, Verdict, estimate
-from dsgen.memory.reserved import ReservedBytes
+from dsgen.memory.card_numbers import card
+from dsgen.memory.later import later
+from dsgen.memory.reserved import ReservedBytes, Reserving
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.units import BYTES, gib, parse
 from dsgen.strategies.constraints import cannot
@@ -26,8 +29,9 @@ READINGS = {
     "reserved": "torch.cuda.max_memory_reserved",
     "nvidia-smi": "nvidia-smi",
 }
-# How much of a difference another run must explain to be named, and how much it may be beyond.
-_LEAST_EXPLAINED, _MOST_EXPLAINED = 0.5, 1.5
+MIB = 2**20
+_Other = tuple[Mapping[str, Any], str, Callable[[str], ReservedBytes]]  # options, words, reading -> what is predicted
+_Explaining = tuple[Mapping[str, Any], str, Mapping[str, ReservedBytes]]  # the same, predicted
 _MOST_RUNS = 4
 _LONGER = (0.5, 2.0, 4.0)  # times the length, and times the micro-batch
 _OLD_ALLOCATOR = "torch's default settings of the allocator"
@@ -35,11 +39,22 @@ _OLD_ALLOCATOR = "torch's default settings of the allocator"
 
 @attrs.frozen
 class OtherRun:
-    """A run that takes more nearly what was observed: what it has otherwise, as options and words, and its number."""
+    """A run in whose interval every number lies that was read: what it has otherwise, and its own of one reading.
+
+    Attributes:
+        options: As the command line says it: option -> value; none of what is no option.
+        words: The same in words.
+        expected: What is predicted of the reading, with its interval: the model's error and no more.
+    """
 
     options: Mapping[str, Any]
     words: str
-    bytes: int
+    expected: ReservedBytes
+
+    @property
+    def bytes(self) -> int:
+        """What is predicted of it."""
+        return self.expected.bytes
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +65,8 @@ class Observation:
         reading: allocated, reserved or nvidia-smi.
         bytes: What was read.
         expected: What is predicted of the same number, with its interval.
-        others: Runs that would take more nearly as much, the nearest first; none where it lies in the interval.
+        others: Runs that would explain this number and every other that was read, the nearest first; none where it
+            lies in the interval.
     """
 
     reading: str
@@ -93,38 +109,65 @@ def _observed(text: str) -> tuple[str, int]:
             todo="--observed reserved=61.2GiB",
             code="bad-value",
         )
-    try:
-        count = int(parse(size, BYTES))
-    except ValueError as problem:
-        raise mistake(f"--observed {reading} is {size!r}", must=str(problem), code="bad-value") from None
+    return reading, _size(f"--observed {reading}", size)
+
+
+def _size(name: str, given: object) -> int:
+    """Bytes of a reading.
+
+    Raises:
+        DsgenError: No size, or none that is more than 0.
+    """
+    if isinstance(given, str):
+        try:
+            count = int(parse(given, BYTES))
+        except ValueError as problem:
+            raise mistake(f"{name} is {given!r}", must=str(problem), code="bad-value") from None
+    elif isinstance(given, int) and not isinstance(given, bool):
+        count = given
+    else:
+        must = 'it must be whole bytes, or a size such as "61.2GiB"'
+        raise mistake(f"{name} is {given!r}", must=must, code="bad-value")
     if count <= 0:
-        raise mistake(f"--observed {reading} is {size!r}", must="it must be more than 0", code="bad-value")
-    return reading, count
+        raise mistake(f"{name} is {given!r}", must="it must be more than 0", code="bad-value")
+    return count
 
 
-def observe(question: Question, readings: Mapping[str, int]) -> tuple[Observation, ...]:
+def observe(question: Question, readings: Mapping[str, int | str]) -> tuple[Observation, ...]:
     """Each reading of a run beside what is predicted of it.
 
     Args:
         question: What ran, as a person says it.
-        readings: Reading -> bytes of the fullest GPU.
+        readings: Reading -> bytes of the fullest GPU, or a size as people write it.
 
     Raises:
-        DsgenError: No such reading, one beyond the card, or torch allocated more than it reserved.
+        DsgenError: No such reading, no size, one beyond the card, or torch allocated more than it reserved.
     """
-    memory = estimate(question.job, question.strategy) if readings else None
-    if memory is None:
+    if not readings:
         return ()
-    _check(readings, memory.gpu)
-    return tuple(_observation(question, memory, reading, size) for reading, size in readings.items())
+    memory = estimate(question.job, question.strategy)
+    sizes = _checked(readings, memory.gpu)
+    expected = {reading: _expected(memory, reading) for reading in sizes}
+    plain = [Observation(reading=name, bytes=size, expected=expected[name]) for name, size in sizes.items()]
+    if all(one.within for one in plain):
+        return tuple(plain)
+    near = _explaining(question, memory, sizes)
+    return tuple(one if one.within else attrs.evolve(one, others=_runs_of(one.reading, near)) for one in plain)
 
 
-def _check(readings: Mapping[str, int], gpu: Place) -> None:
-    for reading, size in readings.items():
+def _runs_of(reading: str, near: list[_Explaining]) -> tuple[OtherRun, ...]:
+    return tuple(OtherRun(options, words, expected[reading]) for options, words, expected in near)
+
+
+def _checked(readings: Mapping[str, int | str], gpu: Place) -> dict[str, int]:
+    """The readings in bytes."""
+    sizes: dict[str, int] = {}
+    for reading, given in readings.items():
         if reading not in READINGS:
             raise mistake(
                 f"observed has {reading!r}", must=f"it must be one of {', '.join(READINGS)}", code="bad-value"
             )
+        sizes[reading] = size = _size(f"observed {reading}", given)
         if size > gpu.limit_bytes:
             raise mistake(
                 f"--observed {reading} is {gib(size)} GiB",
@@ -132,7 +175,7 @@ def _check(readings: Mapping[str, int], gpu: Place) -> None:
                 todo="It is of one GPU. Another card: --hw.",
                 code="contradiction",
             )
-    told = [(reading, readings[reading]) for reading in READINGS if reading in readings]
+    told = [(reading, sizes[reading]) for reading in READINGS if reading in sizes]
     for (less, small), (more, large) in itertools.pairwise(told):
         if small > large:
             raise mistake(
@@ -140,22 +183,75 @@ def _check(readings: Mapping[str, int], gpu: Place) -> None:
                 must=f"{less} is a part of {more}",
                 code="contradiction",
             )
+    return sizes
 
 
 def _expected(memory: MemoryEstimate, reading: str) -> ReservedBytes:
+    """What is predicted of a reading. What is allocated has no holes, and lies as far above as it may lie below."""
     gpu = memory.gpu
-    if reading == "allocated":
-        more = gpu.allocated_bytes - gpu.peak_bytes
-        return ReservedBytes(gpu.allocated_bytes, gpu.low_bytes + more, gpu.tensors_high_bytes + more)
-    return gpu.shown if reading == "nvidia-smi" else gpu.reserved
+    read = card(gpu)
+    if reading == "reserved":
+        return read.reserved
+    if reading == "nvidia-smi":
+        return read.shown
+    less, more = (gpu.holds.less, gpu.holds.more) if isinstance(gpu.holds, Reserving) else (0, 0)
+    spread = max(0, read.allocated - read.least_allocated - less)
+    return ReservedBytes(read.allocated, read.least_allocated, read.allocated + spread + more)
 
 
-def _observation(question: Question, memory: MemoryEstimate, reading: str, size: int) -> Observation:
-    expected = _expected(memory, reading)
-    plain = Observation(reading=reading, bytes=size, expected=expected)
-    if plain.within:
-        return plain
-    near: dict[str, OtherRun] = {}
+def _explaining(question: Question, memory: MemoryEstimate, sizes: Mapping[str, int]) -> list[_Explaining]:
+    """Runs in whose intervals all readings lie, the nearest first: options, words, reading -> what is predicted."""
+    near: dict[str, _Explaining] = {}
+    for options, words, predict in itertools.chain(_evaluating(question, memory), _other(question)):
+        if words in near:
+            continue
+        expected: dict[str, ReservedBytes] = {}
+        for reading in READINGS:  # allocated first: the others are a replay
+            if reading in sizes:
+                expected[reading] = predict(reading)
+                if not expected[reading].low <= sizes[reading] <= expected[reading].high:
+                    break
+        else:
+            near[words] = (options, words, expected)
+    ranked = sorted(near.values(), key=lambda run: sum(abs(run[2][name].bytes - size) for name, size in sizes.items()))
+    return [*_shared(memory, sizes), *ranked][:_MOST_RUNS]
+
+
+def _shared(memory: MemoryEstimate, sizes: Mapping[str, int]) -> list[_Explaining]:
+    """Another process on the GPU, where nothing but nvidia-smi shows more."""
+    shown = "nvidia-smi"
+    expected = {reading: _expected(memory, reading) for reading in sizes}
+    inside = all(one.low <= sizes[name] <= one.high for name, one in expected.items() if name != shown)
+    if not inside or shown not in sizes or sizes[shown] <= expected[shown].high:
+        return []
+    below = sizes["reserved"] + card(memory.gpu).outside if "reserved" in sizes else expected[shown].bytes
+    others = sizes[shown] - below
+    words = f"another process on the GPU with {gib(others)} GiB"
+    own = f"{others // MIB}MiB"
+    known = expected | {shown: ReservedBytes(*(one + others for one in expected[shown]))}
+    return [({"gpu_memory_used": own}, words, known)]
+
+
+def _evaluating(question: Question, memory: MemoryEstimate) -> Iterator[_Other]:
+    """The same run with an evaluation of the Trainer's default size, where that takes more than the steps."""
+    for one in later(question.job, question.strategy):
+        if one.noun == "evaluation" and one.gpu.peak_bytes > memory.gpu.peak_bytes:
+            evaluated = attrs.evolve(memory, gpu=_beside(memory.gpu, one.gpu))
+            if evaluated.gpu.verdict is not Verdict.DOES_NOT_FIT:
+                yield {}, f"an {one.phase.phase.replace('evaluate', 'evaluation of')}", partial(_expected, evaluated)
+
+
+def _beside(trained: Place, evaluated: Place) -> Place:
+    """A GPU that trains and evaluates: the evaluation's tensors; what is reserved grows at least by as much as they."""
+    more = evaluated.peak_bytes - trained.peak_bytes
+    reserved = trained.reserved
+    least = max(reserved.low, evaluated.low_bytes)
+    most = max(reserved.high + more, evaluated.tensors_high_bytes)
+    likely = max(reserved.bytes, evaluated.peak_bytes)
+    return evaluated._replace(holds=ReservedBytes(likely, least, most))
+
+
+def _other(question: Question) -> Iterator[_Other]:
     for job, strategy, options, words in _runs(question):
         if cannot(job, strategy) is not None:
             continue
@@ -163,14 +259,8 @@ def _observation(question: Question, memory: MemoryEstimate, reading: str, size:
             memory = estimate(job, strategy)
         except DsgenError:
             continue  # adapters that this model does not have
-        if memory.gpu.verdict is Verdict.DOES_NOT_FIT:
-            continue  # it would not have run
-        taken = _expected(memory, reading).bytes
-        explained = (taken - expected.bytes) / plain.more
-        if _LEAST_EXPLAINED <= explained <= _MOST_EXPLAINED and words not in near:
-            near[words] = OtherRun(options, words, taken)
-    ranked = sorted(near.values(), key=lambda one: abs(one.bytes - size))
-    return attrs.evolve(plain, others=tuple(ranked[:_MOST_RUNS]))
+        if memory.gpu.verdict is not Verdict.DOES_NOT_FIT:  # else it would not have run
+            yield options, words, partial(_expected, memory)
 
 
 def _runs(question: Question) -> Iterator[tuple[Job, Strategy, dict[str, Any], str]]:
