@@ -52,7 +52,7 @@ releases. That takes milliseconds, and no constant was fitted. It is known for {
 not with Muon, hpZ, AutoTP beside stage 3, on NVMe, and of a model with an encoder. Those are told from causes: what
 each kind of tensors takes at its own highest moment stays reserved, and serves another kind only in part; what stage 3
 gathers and the buckets of communication leave holes by their own size (dsgen/memory/reserved.py). The one line of
-`dsgen render` is told so too: a replay takes as long as all else of a cold render.
+`dsgen render` is told so too, as an interval: a replay takes as long as all else of a cold render.
 
 | settings | told by | scenarios | median error | median absolute error | within 3 % | within 10 % | in the interval |
 | --- | --- | --- | --- | --- | --- | --- | --- |

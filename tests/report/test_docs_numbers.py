@@ -1,0 +1,58 @@
+"""Numbers that prose repeats are those of the page that a benchmark writes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def prose(name: str) -> str:
+    """A file's words with one blank between them, and no signs of comments."""
+    return " ".join(re.sub(r"(?m)^# ", "", (REPOSITORY / name).read_text("utf-8")).split())
+
+
+def only(pattern: str, text: str) -> tuple[str, ...]:
+    """The groups of the one place where a pattern stands."""
+    places = re.findall(pattern, text)
+    assert len(places) == 1, (pattern, places)
+    return places[0] if isinstance(places[0], tuple) else (places[0],)
+
+
+def test_the_scenarios_of_what_is_reserved_are_as_many_everywhere() -> None:
+    page = prose("docs/reserved.md")
+    (count,) = only(r"simulates (\d+) scenarios", page)
+    grows = only(r"with expandable segments, which is enough in (\d+) of (\d+) scenarios", page)
+    usual = only(r"default settings, enough in (\d+) of (\d+)", page)
+    memory = prose("docs/memory.md")
+
+    assert only(r"holds all that a run needs in (\d+) of (\d+) replayed scenarios", memory) == grows
+    assert only(r"up to [\d.]+ times, enough in (\d+) of (\d+)", memory) == usual
+    assert only(r"\[Reserved\]\(reserved\.md\) has (\d+) scenarios", prose("docs/simulate.md")) == (count,)
+    assert only(r"\[(\d+) scenarios\]\(docs/reserved\.md\)", prose("README.md")) == (count,)
+    assert only(r"\(reserved\.md\)[^.]* in (\d+) scenarios", prose("docs/index.md")) == (count,)
+    constants = prose("dsgen/memory/estimates.py")
+    assert only(r"With expandable segments (\d+) replayed scenarios", constants) == (count,)
+    assert only(r"do not grow: (\d+) of these scenarios need no more", constants) == usual[:1]
+
+
+def test_the_errors_against_real_cards_are_those_of_the_page_of_published_runs() -> None:
+    page, memory = prose("docs/published.md"), prose("docs/memory.md")
+    said = r"allocated ([\d.]+) %, reserved ([\d.]+) % and nvidia-smi ([\d.]+) % off in the median of "
+    said += r"(\d+), (\d+) and (\d+) published runs"
+    *errors, first, second, third = only(said, memory)
+    counts = first, second, third
+    allocated, reserved, shown = zip(errors, counts, strict=True)
+    for meaning, (error, count) in {"allocated": allocated, "the whole process, as nvidia-smi shows it": shown}.items():
+        assert only(rf"\| {meaning} \| (\d+) \| [-+\d.]+ % \| ([\d.]+) % \|", page) == (count, error)
+    (records,) = only(r"\| reserved \| (\d+) \| [-+\d.]+ % \|", page)
+    changing, error = only(r"\| PEFT, MetaMathQA comparison \| (\d+) \| -([\d.]+) % \|", page)
+    assert only(r"reserved ([\d.]+) % too low in five", memory) == (error,)
+    assert (changing, int(records) - int(changing)) == ("5", int(reserved[1]))
+
+
+def test_the_runs_of_a_lent_card_are_those_of_its_page() -> None:
+    counts = only(r"cases, (\d+) compared: allocated within 2% in (\d+) \(worst [-+]([\d.]+)%\)", prose("docs/gpu.md"))
+    runs, error = only(r"(\d+) whole runs had allocated within ([\d.]+) % of the simulation", prose("docs/memory.md"))
+    assert (runs, runs, error) == counts
