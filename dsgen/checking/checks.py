@@ -12,7 +12,7 @@ import attrs
 from dsgen.asking import memory_questions
 from dsgen.checking.pairs import DEEPSPEED, Pair
 from dsgen.documents.writing import write_atomically
-from dsgen.frameworks import job_files, keep_filled
+from dsgen.frameworks import between_steps, job_files, keep_filled
 from dsgen.linting.files import Linted, lint_files
 from dsgen.linting.settings import Settings
 from dsgen.memory import MemoryEstimate, Verdict, estimate
@@ -35,6 +35,7 @@ class Checked:
         tear: Where the committed config and the rendered one differ, line by line; empty where they are the same.
         linted: The committed config and the files of the job, with their findings.
         memory: What a run with the committed config takes.
+        cautions: What does not surely fit of what the framework does between the steps of what is rendered.
         refused: Why no config could be rendered: nothing fits, or a combination that DeepSpeed does not take.
     """
 
@@ -43,6 +44,7 @@ class Checked:
     linted: tuple[Linted, ...] = attrs.field(repr=False)
     memory: MemoryEstimate | None = attrs.field(repr=False)
     refused: DsgenError | None = None
+    cautions: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -67,7 +69,7 @@ def check(asked: Pair) -> Checked:
         DsgenError: A mistake in the scenario or the settings, or a config that is no config.
     """
     try:
-        texts = rendered(asked)[1]
+        config, texts = rendered(asked)
     except DsgenError as error:
         if error.code not in ("does-not-fit", "refused"):
             raise
@@ -78,6 +80,7 @@ def check(asked: Pair) -> Checked:
         tear=tear(asked, texts),
         linted=linted(asked) if there else (),
         memory=memory(asked) if there else estimate_of(asked),
+        cautions=tuple(between_steps.cautions(config.plan, asked.target)),
     )
 
 

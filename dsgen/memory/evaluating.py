@@ -21,6 +21,7 @@ from dsgen.memory.moments import Moment, highest, moment
 from dsgen.memory.runs import Run
 from dsgen.memory.states import states
 from dsgen.memory.together import without_gradients
+from dsgen.memory.widened import widened
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
@@ -66,7 +67,8 @@ def evaluation(job: Job, strategy: Strategy, sequences: int = TRAINER_SEQUENCES)
     moments, left = _moments_of(job, strategy, sequences)
     top = max(moments, key=lambda one: one.total(sequences))
     peak, gpu = top.total(sequences), room(job, strategy, strategy.buffers)
-    high = gpu.high(peak, False)
+    less, more = widened(job, strategy, strategy.buffers)
+    high = gpu.high(peak, False, more)
     parts = {name: fixed + each * sequences for name, (fixed, each) in top.parts.items()}
     return Evaluation(
         sequences,
@@ -74,7 +76,7 @@ def evaluation(job: Job, strategy: Strategy, sequences: int = TRAINER_SEQUENCES)
         high,
         gpu.limit,
         {name: size for name, size in parts.items() if size},
-        verdict(gpu.low(peak, False), high, gpu.limit),
+        verdict(gpu.low(peak, False, less), high, gpu.limit),
         left,
     )
 
@@ -95,7 +97,7 @@ def most_sequences(job: Job, strategy: Strategy) -> int | None:
 
 def _fits(job: Job, strategy: Strategy, sequences: int, gpu: Room) -> bool:
     peak = max(one.total(sequences) for one in _moments_of(job, strategy, sequences)[0])
-    return gpu.high(peak, False) <= gpu.limit
+    return gpu.high(peak, False, widened(job, strategy, strategy.buffers)[1]) <= gpu.limit
 
 
 def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Moment, ...], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 
 from dsgen.checking import DEEPSPEED, Checked, Pair
@@ -35,7 +36,9 @@ def text(checked: Checked) -> str:
             names = names if len(names) <= _NAMES else plural(len(checked.linted), "file")
             lines += _part("lint", fault_of_findings(checked.linted, WIDTH - _NAME), f"no findings in {names}")
         if checked.memory is not None:
-            lines += _part("memory", fault_of_memory(checked.pair, checked.memory), _place("GPU", checked.memory.gpu))
+            cautions = (line for told in checked.cautions for line in textwrap.wrap(told, WIDTH - _NAME))
+            held = "\n".join((_place("GPU", checked.memory.gpu), *cautions))
+            lines += _part("memory", fault_of_memory(checked.pair, checked.memory), held)
     return "".join(f"{line}\n" for line in lines)
 
 

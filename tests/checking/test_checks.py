@@ -289,3 +289,20 @@ def test_a_config_that_is_none_is_the_users_mistake() -> None:
 
     with pytest.raises(DsgenError, match=r"lora\.json"):
         dsgen.check("lora.scenario.yaml")
+
+
+def test_a_save_that_does_not_fit_is_said_and_fails_no_check() -> None:
+    Path("two.yaml").write_text(
+        "hw: a100-80g\ngpus: 8\nmodel: llama-3-8b\nzero_stage: 2\noffload: none\ntp: 1\nmicro_batch: 1\n"
+        "loading: mapped\nhost_memory: 130 GiB\n"
+    )
+    for target, said in (("hf-trainer", True), ("deepspeed", False)):
+        pair = checking.pair("two.yaml", "two.json", target)
+        checking.update(checking.rendered(pair)[1])
+        checked = checking.check(pair)
+        told = checks.text(checked)
+
+        assert checked.ok, told
+        assert bool(checked.cautions) == said
+        assert ("the steps fit, but saving and resuming do not fit in host RAM" in " ".join(told.split())) == said
+        assert max(map(len, told.splitlines())) <= 80

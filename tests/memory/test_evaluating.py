@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import run
 
-from dsgen.api import render
+from dsgen.api import memory, render
 from dsgen.memory import Verdict
 from dsgen.memory.checkpoints import resuming, saving
 from dsgen.memory.evaluating import evaluation, most_sequences
@@ -164,3 +164,14 @@ def test_training_arguments_evaluate_what_fits(tmp_path: Path) -> None:
     written = {name: (tmp_path / f"{name}.training_args.yaml").read_text("utf-8") for name in ("small", "large")}
     assert "per_device_eval_batch_size: 2 " in written["small"]
     assert "per_device_eval_batch_size: 8 " in written["large"]
+
+
+@pytest.mark.parametrize("deepspeed", ["0.15.4", None])
+def test_an_evaluation_is_judged_alike_wherever_it_stands(deepspeed: str | None) -> None:
+    """Also where a release may hold much less than is counted."""
+    footprint = memory({"hw": "a100-80g", "model": "llama-3-8b", "gpus": 8, "zero_stage": 0}, deepspeed=deepspeed)
+    one = footprint.evaluation
+    (same,) = (later for later in footprint.later if later.noun == "evaluation")
+    assert one is not None
+    assert (one.verdict, one.high_bytes, one.peak_bytes) == (same.gpu.verdict, same.gpu.high_bytes, same.gpu.peak_bytes)
+    assert (one.verdict is Verdict.UNCERTAIN) == (deepspeed is not None)
