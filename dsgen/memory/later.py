@@ -40,6 +40,12 @@ class Later(NamedTuple):
         return _NOUNS[self.phase.phase.partition(" ")[0]]
 
     @property
+    def words(self) -> str:
+        """The same, with how large it is: "evaluation of 8 sequences"."""
+        _, _, size = self.phase.phase.partition(" ")
+        return f"{self.noun} of {size}" if size else self.noun
+
+    @property
     def verdict(self) -> Verdict:
         """The worse of the two places."""
         return worst((self.gpu.verdict, self.host.verdict))
@@ -91,12 +97,12 @@ def _card(phase: PhaseMemory, gpu: Room, less: int, more: int) -> Place:
 
 
 def lacking(laters: Iterable[Later]) -> Iterator[str]:
-    """What of them does not surely fit, in words: "evaluation does not fit on the GPU"; nothing where all does."""
+    """What of them does not surely fit, in words: "saving does not fit in host RAM"; nothing where all does."""
     said: dict[tuple[str, Verdict], list[str]] = {}
     for one in laters:
         for name, place in (("gpu", one.gpu), ("host", one.host)):
             if place.verdict is not Verdict.FITS:
-                said.setdefault((name, place.verdict), []).append(one.noun)
+                said.setdefault((name, place.verdict), []).append(one.words)
     for (name, verdict), nouns in said.items():
         yield f"{_joined(nouns)} {_SAYS[verdict][len(nouns) > 1]} {_WHERE[name]}"
 

@@ -14,8 +14,7 @@ from dsgen.asking.memory_questions import (
     Footprint,
     Question,
 )
-from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
-from dsgen.memory.card_numbers import card
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict, card_numbers
 from dsgen.memory.later import lacking
 from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line, room_line
@@ -65,11 +64,9 @@ def text(footprint: Footprint, width: int = 80) -> str:
         lines += _calibrated(footprint.question, width)
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
-    for told in (card_line(memory.gpu), room_line(memory.gpu), headroom_line(footprint)):
-        lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
-    for depth, told in memory_words.observed(footprint.observations):
-        indent = 6 + 2 * depth
-        lines += textwrap.wrap(told, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2))
+    card = card_line(memory.gpu), room_line(memory.gpu), headroom_line(footprint)
+    for told in (*card, *memory_words.observed(footprint.observations)):
+        lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False)
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
@@ -250,7 +247,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
 
 def _card(gpu: Place) -> dict[str, Any]:
     """What a person reads of a GPU, never more than it has where what is allocated has room."""
-    read = card(gpu)
+    read = card_numbers.card(gpu)
     return {
         "runs": read.runs,
         "allocated_bytes": read.allocated,

@@ -71,18 +71,15 @@ def _resumed(chosen: Strategy, ranks: int) -> str:
 _READS: Mapping[str, Callable[[Strategy, int], str]] = {"save": _saved, "resume": _resumed}
 
 
-def observed(observations: tuple[Observation, ...]) -> Iterator[tuple[int, str]]:
-    """What a person read of a run beside what is predicted, and which runs would explain it.
-
-    Each line has its depth: 1 is said of the one of depth 0 above it.
-    """
+def observed(observations: tuple[Observation, ...]) -> Iterator[str]:
+    """What a person read of a run beside what is predicted, and which runs would explain it."""
     for one in observations:
         expected = f"{gib(one.expected.bytes)} ({gib(one.expected.low)} to {gib(one.expected.high)})"
         way = "more" if one.more >= 0 else "less"
         said = "as predicted" if one.within else f"{gib(abs(one.more))} {way}"
-        yield 0, f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
-    yield from ((0, told) for told in _explained(observations))
-    yield from ((0, told) for told in _between(observations))
+        yield f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
+    yield from _explained(observations)
+    yield from _between(observations)
 
 
 def _explained(observations: tuple[Observation, ...]) -> Iterator[str]:

@@ -45,7 +45,7 @@ def shown(job: dict[str, Any], width: int = 80) -> str:
 @pytest.mark.parametrize(
     ("job", "dies", "first"),
     [
-        (SMALL_CARD, "evaluation does not fit on the GPU", "evaluate 8 sequences fails first"),
+        (SMALL_CARD, "evaluation of 8 sequences does not fit on the GPU", "evaluate 8 sequences fails first"),
         (SMALL_NODE, "saving and resuming do not fit in host RAM", "save fails first, in host RAM"),
     ],
 )

@@ -75,7 +75,7 @@ def test_what_is_uncertain_is_a_warning(run: Run) -> None:
     code, out, err = run(*given, "--set", f"hardware.usable_memory={between} B")
 
     assert (code, json.loads(out)["verdict"]) == (0, "uncertain")
-    evaluation = "warning: evaluation does not fit on the GPU\n"  # of eight sequences, where one is trained at a time
+    evaluation = "warning: evaluation of 8 sequences does not fit on the GPU\n"  # one is trained at a time
     assert err == f"{evaluation}warning: it is not certain to fit: see the interval of each place\n"
 
 

@@ -31,7 +31,7 @@ def footprint(request: Any) -> Any:
 
 def test_the_page_says_each_line_that_the_text_says(footprint: Any) -> None:
     shown, text = words(memory_page.html(footprint)), " ".join(memory.text(footprint, 500).split())
-    told = [*memory_words.warnings(footprint), *(line for _, line in memory_words.observed(footprint.observations))]
+    told = [*memory_words.warnings(footprint), *memory_words.observed(footprint.observations)]
     told += [answer for _, answer in memory_words.answers(footprint)]
     assert len(told) > 6
     for line in told:
