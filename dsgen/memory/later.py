@@ -64,7 +64,8 @@ def later(job: Job, strategy: Strategy, evaluated: Evaluation | None = None) -> 
     one = evaluated or evaluation(job, strategy)
     phases = [saving(job, strategy), resuming(job, strategy)]
     if one is not None:
-        phases.insert(0, PhaseMemory(f"evaluate {one.sequences} sequences", 0, 0, one.parts, node.phases["training"]))
+        name = f"evaluate {one.sequences} sequence{'s' if one.sequences > 1 else ''}"
+        phases.insert(0, PhaseMemory(name, 0, 0, one.parts, node.phases["training"]))
     return tuple(
         Later(
             _measured(phase, gpu.ratio),

@@ -162,3 +162,13 @@ def test_render_warns_of_a_save_that_does_not_fit(target: str, warned: bool) -> 
 def test_render_does_not_warn_of_an_evaluation_that_it_makes_small_enough() -> None:
     said = run("render", *options({**SMALL_CARD, "accumulation": 1}), "--target", "hf-trainer")
     assert "evaluation" not in said.err
+
+
+def test_render_warns_where_not_even_one_sequence_can_be_evaluated() -> None:
+    """A loss in chunks, of which an older Trainer knows nothing when it evaluates: all logits of 32,768 tokens."""
+    long = {"hw": "a100-40g", "model": "llama-3-8b", "gpus": 8, "zero_stage": 3, "seq_len": 32768, "tp": 1}
+    job = [*options({**long, "micro_batch": 1, "accumulation": 1, "transformers": "4.57"}), "--chunked-loss"]
+    said = " ".join(run("render", *job, "--target", "hf-trainer", "--checkpointing", "full").err.split())
+    assert re.search(r"the steps fit, but evaluation of 1 sequence (does|may) not fit on the GPU", said)
+    newer = run("render", *job, "--transformers", "5.23", "--target", "hf-trainer", "--checkpointing", "full")
+    assert "evaluation" not in newer.err
