@@ -166,6 +166,24 @@ class Allocator:
             for block in pool.wholes():
                 self._release(block)
 
+    def address(self, handle: int) -> int | None:
+        """Where a request lies; None where it has been given back, or takes nothing."""
+        block = self._used.get(handle)
+        return None if block is None else block.address
+
+    def state(self) -> object:
+        """What decides how the next requests are served, with where those lie that they give back: equal, when it is.
+
+        None where it cannot be told: with a threshold of garbage collection the age of free blocks counts too.
+        """
+        if self.settings.garbage_threshold:
+            return None
+        free = {
+            key: (list(pool.order), [(block.address, block.size) for block in pool.unmapped])
+            for key, pool in self._pools.items()
+        }
+        return self.reserved, self.reserved_peak, self.released, self.out_of_memory, free
+
     def _release(self, block: Block) -> None:
         block.pool.remove(block)
         self.reserved -= block.size

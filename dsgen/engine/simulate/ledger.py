@@ -75,6 +75,8 @@ class Ledger:
         self.marks: list[tuple[str, int, int, int]] = []  # (phase that ends, step, micro-batch, events until then)
         # (whether autograd's thread runs it, stream) -> events until the first product of matrices there had its result
         self.products: dict[tuple[bool, int], int] = {}
+        # (events before the first, events of one, storages of one, how many) of passes that only repeat the one before
+        self.turns: list[tuple[int, int, int, int]] = []
         self._described: dict[tuple[str, ...], int] = {}
 
     def born(self, size: int, place: int, kind: str, stream: int, description: tuple[str, ...]) -> int:

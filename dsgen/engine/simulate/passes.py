@@ -57,6 +57,7 @@ def repeat(ledger: Ledger, before: Start, last: Start, count: int) -> int:
     """
     now = Start(ledger)
     made, happened = now.storages - last.storages, now.events - last.events
+    ledger.turns.append((now.events, happened, made, count))
     events, marks = ledger.events[last.events :], ledger.marks[last.marks :]
     pinned = [number for number in ledger.pinned if number >= last.storages]
     # A storage may get its kind in the pass after its own: that of the pass before is known, that of the last is not.

@@ -86,7 +86,9 @@ def allocated_and_reserved(
 
     def played(make: Callable[[int | None], Allocator]) -> tuple[Reserved, int, int]:
         said, growing = steady.played(run, make(capacity_bytes))
-        return said, growing, steady.least_card(run, make, {capacity_bytes: said.out_of_memory})
+        bounded = said.out_of_memory or said.released_segments > 0  # else a larger GPU would see the same
+        known = {capacity_bytes: said.out_of_memory}
+        return said, growing, steady.least_card(run, make, known, None if bounded else said)
 
     expanded = played(expandable)
     as_set = expanded if settings.expandable else played(default)
