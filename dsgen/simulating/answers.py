@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.kernels import fused_kernel
@@ -80,10 +80,19 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         hardware=request.hardware,
         program=program,
         filled=request.filled,
-        notes=request.notes,
+        notes=(*request.notes, *_of_another_release(request.deepspeed, answer["versions"]["deepspeed"])),
         seconds=answer["seconds"],
         process_bytes=answer["rss_bytes"],
     )
+
+
+def _of_another_release(meant: str | None, ran: str) -> Iterator[str]:
+    """A word where a config was rendered for another line of DeepSpeed's releases than ran."""
+    if meant is not None and meant.split(".")[:2] != ran.split(".")[:2]:
+        yield (
+            f"DeepSpeed {ran} ran, and the config is for {meant}: --python names an interpreter that has that release; "
+            "dsgen memory counts it without one"
+        )
 
 
 def _times(parts: Mapping[str, int], count: int) -> dict[str, int]:

@@ -109,15 +109,13 @@ class Request:
 
     Attributes:
         title: What it is, in words.
-        config: As DeepSpeed gets it, before paths are turned to a temporary folder.
-        model: A config.json.
-        world_size: GPUs in all.
-        gpus_per_node: GPUs of a node.
+        config, model: As DeepSpeed gets it, before paths are turned to a temporary folder; and a config.json.
+        world_size, gpus_per_node: GPUs in all, and of a node.
         hardware, network: What there is, and what joins the nodes; None where nobody said.
         launcher, torch, flash_attention: As in Training; the latter two decide what an attention runs.
+        deepspeed: Release that the config was rendered for; None where nobody said.
         run: The options, each of them decided.
-        filled: What the training program would fill in.
-        notes: What a person should know besides.
+        filled, notes: What the training program would fill in, and what a person should know besides.
     """
 
     title: str
@@ -130,6 +128,7 @@ class Request:
     launcher: str = _LAUNCHER
     torch: str | None = None
     flash_attention: int = 2
+    deepspeed: str | None = None
     run: Options
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
@@ -241,6 +240,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             launcher=wishes.launcher,
             torch=wishes.torch,
             flash_attention=wishes.flash_attention,
+            deepspeed=job.version,
             run=decided,
         )
     )

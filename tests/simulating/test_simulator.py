@@ -54,6 +54,20 @@ def test_a_rendered_config_is_asked_with_what_its_plan_says() -> None:
     assert engine["gpu_memory_bytes"] == usable - overhead(rendered.plan.job.hardware, 8).total
 
 
+@pytest.mark.parametrize(("meant", "says"), [(None, False), ("0.19", False), ("0.16", True)])
+def test_a_config_for_another_release_than_runs_is_said(tmp_path: Path, meant: str | None, says: bool) -> None:
+    layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
+    made = dsgen.render(layers, deepspeed=meant)
+
+    told = simulating.simulate(from_rendered(made), python=answering(tmp_path, ANSWER))
+
+    assert [note.partition(":")[0] for note in told.notes] == (
+        [f"DeepSpeed {ANSWER['versions']['deepspeed']} ran, and the config is for {made.plan.job.version}"]
+        if says
+        else []
+    )
+
+
 def test_options_win_over_the_plan() -> None:
     layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
     adapters = {"method": "lora", "lora_rank": 8, "lora_dropout": 0.05, "lora_train_embeddings": True}
