@@ -46,6 +46,7 @@ def case_of(
     checkpointing: bool = False,
     attention: str = "sdpa",
     method: str = "full",
+    evaluation: int | None = None,
 ) -> Case:
     """One case.
 
@@ -60,6 +61,7 @@ def case_of(
         checkpointing: Hugging Face's.
         attention: sdpa, eager or flash.
         method: full, lora or qlora.
+        evaluation: Sequences that are evaluated at a time after every step; None: none are.
     """
     zero: dict[str, Any] = {"stage": stage}
     for part in filter(None, offload.split("+")):
@@ -86,12 +88,15 @@ def case_of(
     }
     if method != "full":
         request["method"] = method
+    if evaluation is not None:
+        request["evaluation"] = evaluation
     words = [model, f"zero-{stage}", precision, f"{seq_len} tokens", f"micro-batch {micro_batch}"]
     words += [f"accumulation {accumulation}"] if accumulation > 1 else []
     words += [f"{offload} on the CPU"] if offload else []
     words += ["checkpointing"] if checkpointing else []
     words += [attention] if attention != "sdpa" else []
     words += [method] if method != "full" else []
+    words += [f"{evaluation} evaluated at a time"] if evaluation is not None else []
     return Case(", ".join(words), request)
 
 
@@ -144,6 +149,10 @@ CASES: tuple[dict[str, Any], ...] = (
     {"model": "llama-3.1-8b", "stage": 2, "seq_len": 1024, "method": "lora"},
     {"model": "llama-3.1-8b", "stage": 3, "seq_len": 4096, "checkpointing": True, "method": "lora"},
     {"model": "llama-3.1-8b", "stage": 3, "seq_len": 2048, "checkpointing": True, "offload": "param", "method": "lora"},
+    {"model": "opt-125m", "stage": 2, "seq_len": 2048, "evaluation": 8},
+    {"model": "qwen2.5-0.5b", "stage": 3, "seq_len": 2048, "evaluation": 8},
+    {"model": "llama-3.2-1b", "stage": 2, "seq_len": 2048, "checkpointing": True, "evaluation": 8},
+    {"model": "llama-3.1-8b", "stage": 3, "checkpointing": True, "method": "lora", "evaluation": 8},
     # More than 80 GB hold: the row says so, on both sides.
     {"model": "llama-3.1-8b", "stage": 2, "checkpointing": True},
 )

@@ -101,7 +101,7 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
     for step in range(1, request["steps"] + 1):
         for micro_batch in range(1, engine.gradient_accumulation_steps() + 1):
             progress["phase"] = "forward"
-            tokens = batch(request, card.device)
+            tokens = batch(request, card.device, engine.train_micro_batch_size_per_gpu())
             out = engine(input_ids=tokens, labels=tokens)
             loss = out.loss
             del out
@@ -113,6 +113,10 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
             progress["phase"] = "step"
             engine.step()
         cut("step", step)
+        if request["evaluation"] is not None:
+            progress["phase"] = "evaluate"
+            evaluate(request, engine, card.device)
+            cut("evaluate", step)
     return {
         "versions": versions(),
         "card": facts,
@@ -130,6 +134,23 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
         "seconds": round(time.monotonic() - began, 1),
         "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
     }
+
+
+def evaluate(request: dict[str, Any], engine: Any, device: str) -> None:
+    """Batches as the Trainer evaluates them, and as `dsgen.engine.simulate.runs._evaluate` does."""
+    import torch
+
+    from dsgen.engine.simulate.runs import BATCHES
+
+    engine.eval()
+    for _ in range(BATCHES):
+        tokens = batch(request, device, request["evaluation"])
+        with torch.no_grad():
+            out = engine(input_ids=tokens, labels=tokens)
+        loss = out.loss.detach().mean()
+        del out, tokens
+    del loss
+    engine.train()
 
 
 def build(request: dict[str, Any]) -> Any:
@@ -197,11 +218,10 @@ def unfilled() -> Any:
     return no_init_weights()
 
 
-def batch(request: dict[str, Any], device: str) -> Any:
-    """Token ids, shape (micro-batch, tokens)."""
+def batch(request: dict[str, Any], device: str, samples: int) -> Any:
+    """Token ids, shape (samples, tokens)."""
     import torch
 
-    samples = request["config"]["train_micro_batch_size_per_gpu"]
     return torch.zeros(samples, request["seq_len"], dtype=torch.long, device=device)
 
 
@@ -259,7 +279,7 @@ def _buildable(request: dict[str, Any]) -> dict[str, Any]:
         return {
             "parameters": sum(size for size, _ in sizes),
             "trained": sum(size for size, wanted in sizes if wanted),
-            "batch": list(batch(request, "meta").shape),
+            "batch": list(batch(request, "meta", request["config"]["train_micro_batch_size_per_gpu"]).shape),
         }
     except Exception as error:  # a case that cannot be built is a row
         return {"error": told(error)}
