@@ -240,6 +240,14 @@ _SHORT = (
     ("bf16", "eager", 1, "full", True, 1, 512, False, 1),
 )
 _WITH_SHORT = ("t5",)
+# With Liger's SwiGLU or GeGLU, norms and RoPE, as of the releases that changed them; Mistral's are Llama's.
+_WITH_LIGER = {
+    "gemma": ("0.8.5",),
+    "gemma2": ("0.8.5",),
+    "llama": ("0.4.1", "0.8.5"),
+    "qwen2": ("0.8.5",),
+    "qwen3": ("0.4.1", "0.8.5"),
+}
 FIELDS = (
     "precision", "attention", "tp", "method", "checkpointing", "micro_batch", "seq_len", "chunked_loss", "target_len",
 )  # fmt: skip
@@ -256,6 +264,9 @@ def cases() -> dict[str, dict[str, Any]]:
             refused = refused or (model in _BIASED and case["attention"] == "sdpa")
             if not refused and not (model in _ENDS and case["checkpointing"]):
                 found["/".join(str(part) for part in case.values())] = case
+                for release in _WITH_LIGER.get(model, ()):
+                    with_kernels = {**case, "liger_kernels": release}
+                    found["/".join(str(part) for part in with_kernels.values())] = with_kernels
     return found
 
 
@@ -285,8 +296,7 @@ def request(case: dict[str, Any]) -> dict[str, Any]:
         asked["method"] = case["method"]
     if case["chunked_loss"]:
         asked["chunked_loss"] = True
-    if "target_len" in case:
-        asked["target_len"] = case["target_len"]
+    asked |= {name: case[name] for name in ("target_len", "liger_kernels") if name in case}
     return asked
 
 
@@ -398,6 +408,7 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
 
     facts = model_from_hf(MODELS[case["model"]], "config.json")
     model = Model(**{field.name: facts[yaml_name(field.name)] for field in attrs.fields(Model) if field.name in facts})
+    model = attrs.evolve(model, liger_kernels=case.get("liger_kernels", ""))
     asked = {name: case[name] for name in FIELDS if name != "micro_batch" and name in case}
     batch = case["micro_batch"]
     found = activations(model, **asked, single=batch == 1)

@@ -210,11 +210,13 @@ def page(
         "",
         *_table(sorted(linear, key=lambda item: int(item.case.name.rpartition(" p")[2]))),
         "",
-        "## A chunked loss of Liger's older releases",
+        "## A chunked loss of Liger's older releases, and its other kernels",
         "",
         "Before 0.6.2 `addmm` added a chunk's gradient of the head where it is kept, since then it is made apart and",
         "copied to fp32; before 0.5.6 the hidden states are copied without the last token's, before 0.5.3 the gradient",
         "of a chunk's logits is a copy, and before 0.5 the kernel had fp32 logits.",
+        "Its SwiGLU or GeGLU, norms and RoPE are one node of autograd each, whose gradients mostly take the place of",
+        "what it kept; 0.8.5 makes no gradient of a frozen norm and has Qwen3's norms over heads too.",
         f"{LIGER_DEPTH} blocks of each model.",
         "",
         summary(liger) + ".",
@@ -314,6 +316,7 @@ def _described(case: Case) -> str:
     said += [f"AutoTP {config['tensor_parallel']['autotp_size']}"] if "tensor_parallel" in config else []
     said += [f"{options['method']} {options['lora_rank']}"] if options["method"] != "full" else []
     said += [f"chunked loss{_since(options)}"] if options["chunked_loss"] else []
+    said += [f"kernels of Liger {options['liger_kernels']}"] if options.get("liger_kernels") else []
     said += [config["optimizer"]["type"]] if config["optimizer"]["type"] != "AdamW" else []
     said += ["overlap"] if zero.get("overlap_comm") else []
     said += ["gradients summed in fp32"] if "data_types" in config else []

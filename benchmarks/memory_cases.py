@@ -87,6 +87,7 @@ class Case:
         if older := options.get("older_loss"):
             upcast, shifted = older["upcast"], older["shifted"]
             model = attrs.evolve(model, logits_upcast=upcast, logits_shifted=shifted, liger=older["liger"])
+        model = attrs.evolve(model, liger_kernels=options.get("liger_kernels", ""))
         if self.depth is not None:
             dense = min(model.dense_layers, self.depth - 1)
             model = attrs.evolve(model, layers=self.depth, dense_layers=dense)

@@ -77,7 +77,9 @@ _CAUSES = (
     "ms-swift's scripts with a chunked loss and torch's default segments (sws-01, sws-04): the engine of DeepSpeed"
     " 0.16 reserves 54.9 and 50.4 GiB in its simulation, as the instant model says, and the scripts' headers say 42,"
     " which is what it needs with growing segments beside the process's own. Why is not explained; with growing"
-    " segments said, as in sws-02, sws-03 and sws-07, it is 5 to 10 % below what they say.",
+    " segments said, as in sws-02, sws-03 and sws-07, it is 5 to 10 % below what they say. Not told: the Trainer brings"
+    " Liger's SwiGLU, norms and RoPE too (training.liger_kernels), with which sws-01 would be +25.3 %, sws-04 +18.8 %,"
+    " sws-02 and sws-03 -7.7 %, and sws-07 as it is.",
     "Qwen's own class takes its loss of 16-bit logits (modeling_qwen.py, QWenLMHeadModel), which without autocast, as"
     " under DeepSpeed, stay so. It is not told: its full runs and Qwen-72B at 8,192 tokens would be 1 % off, but its"
     " LoRA of 7B on four GPUs grew by 15 bytes an element of the logits, as with an fp32 loss.",

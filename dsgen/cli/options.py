@@ -52,7 +52,10 @@ _METAVARS = {
     "gpu_memory_used": "SIZE",
     "host_memory": "SIZE",
 }
-_SWITCHES = ("chunked_loss", "expandable_segments", "foreach", "lora_fp32", "lora_train_embeddings", "zero_init")
+_SWITCHES = (
+    *("chunked_loss", "expandable_segments", "foreach", "liger_kernels", "lora_fp32", "lora_train_embeddings"),
+    "zero_init",
+)
 _LISTS = ("lora_targets",)
 _TEXTS = ("liger", "torch", "transformers")  # 4.50 is no number
 _TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
@@ -86,7 +89,8 @@ _FIELD_HELP = {
     "config no).",
     "torch": "Release of torch, such as 2.8: it decides what sdpa runs (default: the newest known).",
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
-    "liger": "Release of Liger that chunks the loss, such as 0.5.10 (default: the newest known).",
+    "liger": "Release of Liger that runs, such as 0.5.10 (default: the newest known).",
+    "liger_kernels": "Liger's SwiGLU, norms and RoPE run (default: with --target hf-trainer and --chunked-loss).",
     "loading": "How each rank reads the model where no zero.Init makes it (default: not known, or by --target).",
     "zero_init": "At stage 3 the model is made under zero.Init (default: it is).",
     "foreach": "The program's AdamW is torch's, not fused: each step copies a moment (default: by config and release).",

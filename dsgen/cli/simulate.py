@@ -27,8 +27,8 @@ _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
                 "accumulation", "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
-                "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention", "chunked_loss", "gpu_memory",
-                "gpu_memory_used", "host_memory")  # fmt: skip
+                "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention", "chunked_loss",
+                "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
@@ -246,6 +246,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
     from dsgen import simulating
     from dsgen.linting import config_reader
     from dsgen.shapes.errors import mistake
+    from dsgen.shapes.profiles import Model
 
     run = _options(options)
     world_size, per_node, target = (options.pop(name) for name in ("world_size", "gpus_per_node", "target"))
@@ -302,6 +303,9 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             lora_fp32=wished["lora_fp32"],
             zero_init=wished["zero_init"],
             chunked_loss=wished["chunked_loss"],
+            liger_kernels=attrs.fields_dict(Model)["liger_kernels"].metadata["choices"][-1]
+            if wished["liger_kernels"]
+            else "",
             foreach=wished["foreach"],
         ),
         title=config,

@@ -11,6 +11,7 @@ from dsgen.families.config_keys import keys
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.orders import ATTENTION, EMBEDDING, FIRST, GATED, HEAD_NORMS, OUT, SECOND, Order
 from dsgen.families.parts import llama
+from dsgen.families.tape import liger
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.norms import gemma_norm
 from dsgen.families.tape.tape import Tape, Tensor
@@ -31,7 +32,7 @@ GEMMA = Family(
     huggingface="GemmaForCausalLM",
     keys=keys(28, 3072, 16, 16, 256, 24576, 256000, 8192, tied=True, attention_bias=False),
     layout=rows.llama_frame(dense=(*_DENSE, *rows.TWO_NORMS)),
-    forward=llama.llama_forward(norm=gemma_norm),
+    forward=llama.llama_forward(norm=gemma_norm, liger_norm=liger.norm),
     autotp=AutoTP(head=True),
 )
 GEMMA2 = attrs.evolve(
@@ -44,6 +45,7 @@ GEMMA2 = attrs.evolve(
         attending=functools.partial(llama.attention, cap=True),
         norms=llama.AROUND,
         norm=gemma_norm,
+        liger_norm=liger.norm_apart,
         before=functools.partial(llama.before, masks=2),
         head=functools.partial(llama.head, shaped=_capped),
     ),

@@ -6,6 +6,7 @@ from dsgen.families import rows
 from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.parts.llama import llama_forward
+from dsgen.families.tape import liger
 
 __all__ = ["BLOCK", "LLAMA"]
 
@@ -16,6 +17,6 @@ LLAMA = Family(
     huggingface="LlamaForCausalLM",
     keys=keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False),
     layout=rows.llama_frame(dense=BLOCK),
-    forward=llama_forward(),
+    forward=llama_forward(liger_norm=liger.norm),
     autotp=AutoTP(head=True, tied_head=True),
 )

@@ -11,6 +11,7 @@ from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import experts, mixture, softmax_router
 from dsgen.families.reading import Reader
+from dsgen.families.tape import liger
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
@@ -96,7 +97,7 @@ QWEN2 = Family(
     write=written_window,
     windowed=late_window,
     layout=rows.llama_frame(dense=(*_ATTENTION_ROWS, *rows.gated_mlp(), *rows.TWO_NORMS)),
-    forward=llama.llama_forward(attending=_attention),
+    forward=llama.llama_forward(attending=_attention, liger_norm=liger.norm),
     autotp=AutoTP(head=True, tied_head=True),
 )
 QWEN2_MOE = Family(

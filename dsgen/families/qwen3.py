@@ -12,6 +12,7 @@ from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import routed
 from dsgen.families.qwen2 import late_window, leading, read_window, written_leading, written_window
 from dsgen.families.reading import Reader
+from dsgen.families.tape import liger
 
 __all__ = ["QWEN3", "QWEN3_MOE"]
 
@@ -39,7 +40,7 @@ QWEN3 = Family(
     write=written_window,
     windowed=late_window,
     layout=rows.llama_frame(dense=_DENSE),
-    forward=llama.llama_forward(attending=_attention),
+    forward=llama.llama_forward(attending=_attention, liger_norm=liger.norm),
     order=Order(dense=f"{_LEADING} {GATED}"),
     autotp=AutoTP(head=True, tied_head=True),
 )

@@ -21,7 +21,9 @@ _FILES = {"axolotl": "axolotl.yaml", "llama-factory": "llama_factory.yaml", "ms-
 _RUN = {"axolotl": "axolotl train", "llama-factory": "llamafactory-cli train", "ms-swift": "swift sft"}
 # Needs that the files of `dsgen render --target` have done already, of frameworks that run no code of a person's.
 _GATHERS = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
-_WRITTEN = frozenset(("attention", "four-bits", "adapters", "checkpointing", "chunked-loss", "length", "zero-init"))
+_WRITTEN = frozenset(
+    ("attention", "four-bits", "adapters", "checkpointing", "chunked-loss", "liger-kernels", "length", "zero-init")
+)
 
 
 class _AskedCode(NamedTuple):
@@ -170,7 +172,7 @@ def _inputs(at: _AskedCode) -> str:
     return why if at.plan.job.training.method == "qlora" else f"{why}{recomputation.INPUTS}\n"
 
 
-def _chunked_loss(at: _AskedCode) -> str:
+def _liger(at: _AskedCode) -> str:
     if at.target == "hf-trainer":
         return f"# done: {at.told} use_liger_kernel=True"
     return (
@@ -328,7 +330,8 @@ _SNIPPETS: Mapping[str, Callable[[_AskedCode], str]] = {
     "four-bits": _four_bits,
     "adapters": _adapters,
     "checkpointing": _checkpointing,
-    "chunked-loss": _chunked_loss,
+    "chunked-loss": _liger,
+    "liger-kernels": _liger,
     "leaf-modules": _leaf_modules,
     "same-data": _same_data,
     "length": _length,

@@ -32,6 +32,7 @@ _SLOWER = 0.01  # a difference of speed that is said
 _INSTALL = {
     "attention": {"FlashAttention": "pip install flash-attn --no-build-isolation"},
     "chunked-loss": {"": "pip install liger-kernel"},
+    "liger-kernels": {"": "pip install liger-kernel"},
     "four-bits": {"": "pip install bitsandbytes"},
     "adapters": {"": "pip install peft"},
     "start": {EIGHT_BITS: "pip install bitsandbytes"},
@@ -122,6 +123,11 @@ def _without_checkpointing(plan: Plan) -> str:
     return _weighed(plan, attrs.evolve(plan, chosen=attrs.evolve(plan.chosen, strategy=strategy)))
 
 
+def _without_liger(plan: Plan) -> str:
+    model = attrs.evolve(plan.job.model, liger_kernels="")
+    return f"Hugging Face's: {_weighed(plan, attrs.evolve(plan, job=attrs.evolve(plan.job, model=model)))}"
+
+
 def _loaded_whole(plan: Plan) -> str:
     job = plan.job
     size = parameter_count(job.model) * _WEIGHT * job.gpus_per_node
@@ -147,6 +153,7 @@ _OTHERWISE: Mapping[str, Callable[[Plan], str]] = {
     "adapters": lambda plan: f"all weights are trained: {_with(plan, method='full')}",
     "checkpointing": _without_checkpointing,
     "chunked-loss": lambda plan: _with(plan, chunked_loss=False),
+    "liger-kernels": _without_liger,
     "leaf-modules": lambda plan: "ranks that route to different experts wait for each other without end",
     "same-data": lambda plan: 'DeepSpeed stops: "Data inconsistency within the TP group"',
     "length": _longer,

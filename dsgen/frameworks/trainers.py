@@ -126,7 +126,7 @@ def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("cutoff_len", job.seq_len, "tokens of a sequence")
     yield Argument("flash_attn", _FLASH[attention(config.plan)])
-    said = ("gradient_checkpointing", "gradient_checkpointing_kwargs")
+    said = ("gradient_checkpointing", "gradient_checkpointing_kwargs", "liger_kernel_config")
     yield from _renamed(config, {"use_liger_kernel": "enable_liger_kernel"}, said)
     yield Argument("disable_gradient_checkpointing", not chosen.checkpointing)
     if chosen.checkpointing:
@@ -153,9 +153,12 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("sequence_len", job.seq_len, "tokens of a sequence")
     yield Argument("attn_implementation", attention(config.plan))
-    if job.training.chunked_loss:
+    if job.training.chunked_loss or job.training.liger_kernels:
         yield Argument("plugins", ["axolotl.integrations.liger.LigerPlugin"])
+    if job.training.chunked_loss:
         yield Argument("liger_fused_linear_cross_entropy", True, "a loss that never holds all logits")
+    if job.training.liger_kernels:
+        yield from (Argument(name, True) for name in ("liger_glu_activation", "liger_rms_norm", "liger_rope"))
     names = {
         "per_device_train_batch_size": "micro_batch_size",
         "per_device_eval_batch_size": "eval_batch_size",
@@ -164,7 +167,7 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
     }
     if config.tree.get("optimizer"):
         yield Argument("optimizer", "adamw_torch", "the config's own optimizer runs")
-    yield from _renamed(config, names, ("use_liger_kernel",))
+    yield from _renamed(config, names, ("use_liger_kernel", "liger_kernel_config"))
 
 
 def _of_ms_swift(config: Config, path: str) -> Iterator[Argument]:

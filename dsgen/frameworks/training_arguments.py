@@ -18,11 +18,13 @@ from dsgen.memory.evaluating import TRAINER_SEQUENCES
 from dsgen.planning.lengths import schedule
 from dsgen.rendering import Config
 from dsgen.rendering.training import COSINE_FLOOR
+from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["autos", "in_numbers", "resolved", "training_arguments", "with_autos"]
 
+_LIGERS = ("rope", "rms_norm", "swiglu", "geglu")  # arguments of Liger's apply_liger_kernel_to_*; it drops unknown ones
 # DeepSpeed's schedule -> lr_scheduler_type that falls alike, and the key of where it ends.
 _SCHEDULES: Mapping[str, tuple[str, str]] = {
     "WarmupLR": ("constant_with_warmup", ""),
@@ -72,9 +74,20 @@ def _arguments(config: Config) -> Iterator[Argument]:
         yield Argument("gradient_checkpointing_kwargs", kind, recomputation.reason(config.plan))
     if wishes.optimizer == EIGHT_BITS and not tree.get("optimizer"):
         yield Argument("optim", "adamw_8bit", "its states in 8 bits: pip install bitsandbytes")
-    if wishes.chunked_loss:
-        yield Argument("use_liger_kernel", True, "a loss that never holds all logits: pip install liger-kernel")
+    yield from _liger(wishes)
     yield Argument("logging_steps", wishes.steps_per_print, "Accelerate turns off steps_per_print of the config")
+
+
+def _liger(wishes: Training) -> Iterator[Argument]:
+    """Liger's loss, or its other kernels, of which the Trainer takes all where nobody says less."""
+    install = "pip install liger-kernel"
+    if wishes.chunked_loss:
+        yield Argument("use_liger_kernel", True, f"a loss that never holds all logits: {install}")
+    elif wishes.liger_kernels:
+        yield Argument("use_liger_kernel", True, f"Liger's SwiGLU, norms and RoPE: {install}")
+        yield Argument("liger_kernel_config", {"fused_linear_cross_entropy": False}, "the loss holds all logits")
+    if wishes.chunked_loss and wishes.liger_kernels is False:
+        yield Argument("liger_kernel_config", dict.fromkeys(_LIGERS, False), "Liger's loss alone")
 
 
 def _evaluated(config: Config) -> Iterator[Argument]:

@@ -104,7 +104,7 @@ def _unread(training: Training, version: str) -> Iterator[tuple[str, str]]:
         yield from ((f"training.{name}", why) for name in ADAPTERS)
     elif casts_adapters(version) and training.precision != "fp32":
         yield "training.lora_fp32", f"DeepSpeed {version} makes adapters 16-bit, whatever peft has made of them"
-    if not training.chunked_loss:
+    if not (training.chunked_loss or training.liger_kernels):
         yield "training.liger", "training.chunked_loss is false, so no loss is Liger's; --chunked-loss"
     if training.scheduler == "none":
         yield "training.warmup_steps", "training.scheduler is none"

@@ -5,7 +5,7 @@ modeling_qwen3_moe.py 4.57, Qwen3MoeSparseMoeBlock), but for families that say o
 logits without the last token's, from 4.49 on it shifts the labels (loss/loss_utils.py, ForCausalLMLoss); before a class
 of a model called that, its own forward did so, which most began by making the logits fp32 (OlderLoss of
 dsgen.families.family, by family). What the Trainer does by itself hangs on the release too: how its AdamW steps, and
-whether Liger's loss is chunked in an evaluation.
+whether Liger's loss is chunked in an evaluation, and so do Liger's other kernels (families/tape/liger.py).
 """
 
 from __future__ import annotations
@@ -14,12 +14,21 @@ import re
 
 import attrs
 
-from dsgen.families import family_of
+from dsgen.families import FAMILIES, family_of
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import Provenance
+from dsgen.shapes.layers import Origin, Provenance
 from dsgen.shapes.profiles import Model, Training
 
-__all__ = ["WHY_REENTRANT", "brings_foreach", "by_release", "casts_adapters", "evaluates_in_chunks", "must_reenter"]
+__all__ = [
+    "WHY_REENTRANT",
+    "brings_foreach",
+    "by_release",
+    "casts_adapters",
+    "evaluates_in_chunks",
+    "knows_liger_kernels",
+    "must_reenter",
+    "with_liger_kernels",
+]
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
@@ -45,6 +54,7 @@ _FUSED, _FUSED_TORCH = (4, 54), (2, 8)
 # 5.14.0 does not. Without it Liger's forward makes all logits when it does not train (liger-kernel 0.4.2 to 0.8.4,
 # transformers/model/qwen2.py, lce_forward).
 _SKIPS_LOGITS = (5, 15)
+_OLDEST_KERNELS = (0, 4, 1)  # the first release whose norms of Gemma 2 are right; their work space was another before
 _KNOWS_SKIPPING = (0, 6)  # the first release of Liger whose forwards have an argument of that name
 _NEWEST = 99  # a part of a release above all that are known
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
@@ -58,6 +68,10 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
     """
     _checked("torch", training.torch, _OLDEST_TORCH, "2.8 or 2.13.0", provenance)
     model = _with_chunks(model, _checked("liger", training.liger, _OLDEST_LIGER, "0.5.10 or 0.8.5", provenance))
+    if training.liger_kernels:
+        model = with_liger_kernels(model, training.liger, provenance.where("training.liger_kernels"))
+    elif model.liger_kernels:  # a profile says so: it may be refused all the same
+        with_liger_kernels(model, training.liger, provenance.where("model.liger_kernels"))
     release = _checked("transformers", training.transformers, _OLDEST, "4.57 or 5.23.0", provenance)
     if release is None:
         return model
@@ -143,10 +157,38 @@ def _checked(
 
 def _with_chunks(model: Model, release: str | None) -> Model:
     """The model with the chunked loss of a release of Liger: as it has been since the last that changed it."""
-    if release is None:
-        return model
-    changes = attrs.fields_dict(Model)["liger"].metadata["choices"]
-    return attrs.evolve(model, liger=[one for one in changes if not _before(release, _line(one, 3))][-1])
+    return model if release is None else attrs.evolve(model, liger=_changed("liger", release))
+
+
+def _changed(name: str, release: str | None) -> str:
+    """The last release of Liger that changed what a fact of a model is about, of those that a release has."""
+    changes = [one for one in attrs.fields_dict(Model)[name].metadata["choices"] if one]
+    return str([one for one in changes if not _before(release, _line(one, 3))][-1])
+
+
+def knows_liger_kernels(model: Model, release: str | None) -> bool:
+    """Whether what a release of Liger puts in the place of a model's SwiGLU, norms and RoPE is known."""
+    known = getattr(family_of(model).forward, "liger_norm", None) and not (model.litgpt or model.head_chunk)
+    return bool(known) and not _before(release, _OLDEST_KERNELS)
+
+
+def with_liger_kernels(model: Model, release: str | None, where: Origin | None = None) -> Model:
+    """The model with the SwiGLU, norms and RoPE of a release of Liger.
+
+    Raises:
+        DsgenError: They are not known for the model or the release.
+    """
+    if not knows_liger_kernels(model, release):
+        of = f" in Liger {release}" if _before(release, _OLDEST_KERNELS) else ""
+        known = (name for name, family in FAMILIES.items() if getattr(family.forward, "liger_norm", None))
+        raise mistake(
+            f"liger_kernels is true, and the model is of type {model.architecture}{of}",
+            must=f"its SwiGLU, norms and RoPE are counted for {', '.join(known)} alone, from release 0.4.1 on",
+            where=where,
+            todo="Leave liger_kernels out: what is counted is then Hugging Face's, which holds more.",
+            code="refused",
+        )
+    return attrs.evolve(model, liger_kernels=_changed("liger_kernels", release))
 
 
 def _with_loss(model: Model, release: str) -> Model:

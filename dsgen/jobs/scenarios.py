@@ -64,6 +64,7 @@ FIELDS = {
     "torch": "training.torch",
     "transformers": "training.transformers",
     "liger": "training.liger",
+    "liger_kernels": "training.liger_kernels",
     "gpu_memory": "hardware.gpu_memory",
     "gpu_memory_used": "hardware.gpu_memory_used",
     "host_memory": "hardware.host_memory",

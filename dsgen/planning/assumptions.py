@@ -71,6 +71,8 @@ def _needed(plan: Plan) -> Iterator[Needed]:
     yield Needed("attention", _KERNELS[kernel_of(plan)])
     if wishes.chunked_loss:
         yield Needed("chunked-loss", "a chunked loss")
+    if job.model.liger_kernels:
+        yield Needed("liger-kernels", "Liger's SwiGLU, norms and RoPE")
     if wishes.method != "full":
         yield Needed("adapters", f"LoRA adapters of rank {wishes.lora_rank}")
     if chosen.checkpointing:

@@ -98,6 +98,7 @@ def _how_run(simulation: Simulation) -> str:
     said += {"full": ["checkpointing"], "deepspeed": ["DeepSpeed's checkpointing"]}.get(run.checkpointing or "", [])
     said += [f"{run.attention} attention"] if run.attention != "flash" else []
     said += ["chunked loss"] if run.chunked_loss else []
+    said += ["Liger's kernels"] if run.liger_kernels else []
     said += [f"PYTORCH_CUDA_ALLOC_CONF={run.alloc_conf}"] if run.alloc_conf else []
     said += [f"the cache emptied every {run.empty_cache_steps} steps"] if run.empty_cache_steps else []
     said += [f"evaluation of {run.evaluation} sequences"] if run.evaluation else []

@@ -172,9 +172,8 @@ class Model(Value):
     expert_ffn_size: int = fact("Inner width of one expert; 0 for a dense model.", default=0, minimum=0)
     experts_apart: bool = fact(
         "Each expert is linear layers of its own, as transformers 4 has most mixtures, so that a 4-bit base packs "
-        "them; from 5 on all experts are one tensor, which stays in 16 bits. training.transformers says it.",
-        default=False,
-    )
+        "them; from 5 on all are one tensor, in 16 bits. training.transformers says it.", default=False,
+    )  # fmt: skip
     logits_upcast: str = fact(
         "Who makes logits fp32 (training.transformers says it).", default="loss", choices=("loss", "model", "none")
     )
@@ -191,6 +190,9 @@ class Model(Value):
         "The release of Liger from which on a chunked loss is as this one (training.liger says it).", default="0.6.2",
         choices=("0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2"),
     )  # fmt: skip
+    liger_kernels: str = fact(
+        "The same of Liger's SwiGLU, norms and RoPE; empty: none run.", default="", choices=("", "0.4.1", "0.8.5")
+    )
     shared_experts: int = fact("Experts that every token passes.", default=0, minimum=0)
     shared_ffn_size: int = fact(
         "Inner width of the shared experts where a key of its own says it (qwen2_moe's "
@@ -199,8 +201,7 @@ class Model(Value):
     )  # fmt: skip
     expert_groups: int = fact(
         "Groups of experts of which a token first picks some (deepseek_v2's n_group, with topk_method "
-        "group_limited_greedy); 0 where it picks among all.",
-        default=0, minimum=0,
+        "group_limited_greedy); 0 where it picks among all.", default=0, minimum=0,
     )  # fmt: skip
     dense_layers: int = fact("Leading blocks of an MoE model that are dense.", default=0, minimum=0)
     sliding_window: int = fact("Width of local attention where the model has it; 0 for none.", default=0, minimum=0)
@@ -290,10 +291,8 @@ class Training(Value):
     zero_stage: int | None = fact("ZeRO stage, 0 to 3.", default=None, minimum=0)
     offload: str = fact(
         "What leaves the GPU: optimizer (states on CPU), all (states and parameters on CPU), nvme (both on NVMe), "
-        "cpu (either of the first two).",
-        default="auto",
-        choices=("auto", "none", "cpu", "optimizer", "all", "nvme"),
-    )
+        "cpu (either of the first two).", default="auto", choices=("auto", "none", "cpu", "optimizer", "all", "nvme"),
+    )  # fmt: skip
     tp: int | None = fact("AutoTP degree: how many GPUs share each layer.", default=None, minimum=1)
     checkpointing: str = fact(
         "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
@@ -310,7 +309,8 @@ class Training(Value):
         "cuDNN's kernel on Hopper and on B200, before that FlashAttention's.", default=None,
     )  # fmt: skip
     chunked_loss: bool = fact("The loss never holds all logits (Liger's or another chunked one).", default=False)
-    liger: str | None = fact("Release of Liger that chunks the loss, such as 0.5.10; empty: the newest.", default=None)
+    liger: str | None = fact("Release of Liger that runs, such as 0.5.10; empty: the newest.", default=None)
+    liger_kernels: bool | None = fact("Liger's SwiGLU, norms and RoPE run; empty: by the program.", default=None)
     transformers: str | None = fact(
         "Release of transformers that runs, such as 4.57; empty means the newest that is known. Before 5 a mixture's "
         "experts are linear layers, which a 4-bit base packs; before 4.49 a loss copies the logits.", default=None,
@@ -319,9 +319,8 @@ class Training(Value):
         "How each rank reads a model that no zero.Init makes: mapped (files of the dtype asked for), copied (into its "
         "own RAM, from a config or another dtype), fp32 (so, in fp32), gpu (by device_map), gpu-fp32 (what is trained "
         "becomes fp32 there), auto (not known; a copy counts).",
-        default="auto",
-        choices=("auto", "mapped", "copied", "fp32", "gpu", "gpu-fp32"),
-    )
+        default="auto", choices=("auto", "mapped", "copied", "fp32", "gpu", "gpu-fp32"),
+    )  # fmt: skip
     zero_init: bool = fact(
         "At stage 3 the model is made under zero.Init; without, each rank moves all of it to its GPU.", default=True
     )

@@ -42,6 +42,7 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 ATTENTION = ("flash", "sdpa", "math", "eager")
 CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed": "deepspeed"}
 _METHODS = ("full", "lora", "qlora")
+_AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", "zero_init", "chunked_loss")  # where nobody says
 # The constraint that stops a simulation, forced or not: it chunks a loss as Liger does, and in no other way.
 CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
 _LAUNCHER = str(attrs.fields_dict(Training)["launcher"].default)
@@ -70,6 +71,7 @@ class Options:
         chunked_loss: The loss never holds all logits.
         foreach: The AdamW that a program brings is torch's foreach one; None: by the target.
         older_loss: What an older release of transformers, or of Liger, does with logits; None: as the installed one.
+        liger_kernels: Liger's SwiGLU, norms and RoPE, as Model.liger_kernels; empty: Hugging Face's.
         own_optimizer: One that the program makes: AdamW8bit; "": the config's own.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.
@@ -95,6 +97,7 @@ class Options:
     chunked_loss: bool | None = None
     foreach: bool | None = None
     older_loss: Mapping[str, Any] | None = None
+    liger_kernels: str = ""
     own_optimizer: str = ""
     dtype: str | None = None
     alloc_conf: str = ""
@@ -165,6 +168,7 @@ class Request:
             "chunked_loss": run.chunked_loss,
             "own_optimizer": run.own_optimizer,
             "older_loss": run.older_loss,
+            "liger_kernels": run.liger_kernels,
             "alloc_conf": run.alloc_conf,
             "empty_cache_steps": run.empty_cache_steps,
             "evaluation": run.evaluation,
@@ -215,14 +219,9 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         method=options.method or wishes.method,
         lora_rank=options.lora_rank or wishes.lora_rank,
         lora_targets=options.lora_targets or wishes.lora_targets,
-        lora_dropout=wishes.lora_dropout if options.lora_dropout is None else options.lora_dropout,
-        lora_train_embeddings=wishes.lora_train_embeddings
-        if options.lora_train_embeddings is None
-        else options.lora_train_embeddings,
-        lora_fp32=wishes.lora_fp32 if options.lora_fp32 is None else options.lora_fp32,
-        zero_init=wishes.zero_init if options.zero_init is None else options.zero_init,
-        chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
+        **{name: getattr(wishes if getattr(options, name) is None else options, name) for name in _AS_WISHED},
         older_loss=older_loss(job.model),
+        liger_kernels=job.model.liger_kernels,
         own_optimizer=options.own_optimizer or (EIGHT_BITS if brings else ""),
         dtype=options.dtype or chosen.precision,
         alloc_conf=options.alloc_conf or (_GROWING if expandable(job) else ""),

@@ -117,6 +117,9 @@ MORE = {
     "stage 3, adapters, embedding and head": request(
         LLAMA, {**STAGE_3, "offload_param": CPU}, method="lora", lora_rank=4, lora_train_embeddings=True
     ),
+    "stage 2, Liger's kernels": request(LLAMA, {"stage": 2, **BUCKETS}, liger_kernels="0.8.5"),
+    "stage 3, Liger's kernels, checkpointed": request(TIED, STAGE_3, liger_kernels="0.4.1", checkpointing=True),
+    "stage 3, Liger's kernels, adapters": request(LLAMA, STAGE_3, method="lora", lora_rank=4, liger_kernels="0.4.1"),
     "stage 2, with an encoder": request(T5, {"stage": 2, **BUCKETS}, target_len=5, checkpointing=True),
     "stage 3, with an encoder": request(T5, STAGE_3, 2, target_len=24),
     "stage 1, torch's Adam": request(

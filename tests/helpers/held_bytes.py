@@ -22,6 +22,7 @@ import socket
 import sys
 import time
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ import torch
 from dsgen.engine.proof.server import PRELOAD
 from dsgen.engine.serving import ask_cpu_once, preload
 from dsgen.engine.simulate import __main__ as simulate
-from dsgen.engine.simulate import holders, patches, requests, results, runs
+from dsgen.engine.simulate import holders, liger, patches, requests, results, runs
 from dsgen.engine.simulate.ledger import Ledger
 from dsgen.engine.simulate.recorder import Recorder
 
@@ -128,6 +129,9 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
     patches._streams_are_done()
     patches._operators_stand_in()
     torch.nn.functional.dropout = _dropout
+    if request["liger_kernels"]:  # what its kernels leave out must be numbers, or nothing steps
+        made = {"empty": torch.zeros, "empty_like": torch.zeros_like}
+        liger.torch = types.SimpleNamespace(**{**vars(torch), **made})  # type: ignore[assignment]
     if silent:
         from torch.testing._internal.distributed.fake_pg import FakeStore
 

@@ -41,6 +41,7 @@ PAIRS = {
     "files": "files that are linted",
     "from_python": "what `import dsgen` offers of a room",
     "keys": "keys of DeepSpeed",
+    "liger": "Liger's SwiGLU, norms and RoPE: on a tape, and as a simulation stands in for them",
     "limits": "what is too much: of memory, of anything a user may write",
     "llama": "Llama, and what other families share with it",
     "moments": "when memory can be highest: in a block, in a step",

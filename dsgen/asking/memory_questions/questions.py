@@ -28,6 +28,7 @@ _WISHES = {
     "optimizer": "optimizer",
     "attention": "attention",
     "chunked loss": "chunked_loss",
+    "liger kernels": "liger_kernels",
     "expandable segments": "expandable_segments",
     "lora rank": "lora_rank",
     "lora targets": "lora_targets",
@@ -38,6 +39,7 @@ _WISHES = {
     "zero init": "zero_init",
 }
 _QUIET = {
+    "liger_kernels": None,
     "lora_train_embeddings": False,
     "lora_fp32": True,
     "loading": "auto",

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dsgen.engine.simulate import adapters, attention, checkpointing, losses
+from dsgen.engine.simulate import adapters, attention, checkpointing, liger, losses
 from dsgen.engine.simulate.errors import NoLanguageModelError, UnknownModelError
 from dsgen.engine.simulate.quantized import quantize
 from dsgen.engine.simulate.requests import LIGERS
@@ -62,6 +62,8 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
         losses.replace(model, (request["older_loss"] or {}).get("liger", LIGERS[-1]))
     elif request["older_loss"]:
         losses.older(model, **request["older_loss"])
+    if request["liger_kernels"]:
+        liger.replace(model, request["liger_kernels"])
     if request["checkpointing"]:
         checkpointing.enable(model)
     if request["method"] != "full":

@@ -9,7 +9,7 @@ from typing import Any
 
 from dsgen.allocators import allocator_settings
 
-__all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "LIGERS", "METHODS", "filled"]
+__all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "LIGERS", "LIGER_KERNELS", "METHODS", "filled"]
 
 DEFAULTS: dict[str, Any] = {
     "rank": 0,
@@ -36,6 +36,7 @@ DEFAULTS: dict[str, Any] = {
     # That of older transformers, {"upcast": loss, model or none, "shifted": true or false}, and of a chunked one the
     # release that it is as, "liger".
     "older_loss": None,
+    "liger_kernels": "",  # Liger's SwiGLU, norms and RoPE as of one of LIGER_KERNELS; "": Hugging Face's
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
     "evaluation": None,  # sequences that are evaluated after every step, a forward without gradients; None: none are
@@ -46,6 +47,7 @@ DEFAULTS: dict[str, Any] = {
 ATTENTION = ("flash", "sdpa", "math", "eager")
 UPCASTS = ("loss", "model", "none")
 LIGERS = ("0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2")  # releases of Liger that changed its loss, the newest last
+LIGER_KERNELS = ("0.4.1", "0.8.5")  # releases that changed what its other kernels hold, likewise
 METHODS = ("full", "lora", "qlora")
 OPTIMIZERS = ("", "AdamW8bit")
 DTYPES = ("bfloat16", "float16", "float32")
@@ -78,6 +80,7 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     if not 0 <= asked["rank"] < asked["world_size"]:
         raise ValueError(f"rank is {asked['rank']}; it must be from 0 to {asked['world_size'] - 1}")
     choices = {"attention": ATTENTION, "dtype": DTYPES, "method": METHODS, "own_optimizer": OPTIMIZERS}
+    choices["liger_kernels"] = ("", *LIGER_KERNELS)
     for name, allowed in choices.items():
         if asked[name] not in allowed:
             raise ValueError(f"{name} is {asked[name]!r}; it must be one of {', '.join(allowed)}")

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 
 from dsgen.families.parts.rotary import note_mask, note_positions, note_tables, rotate
+from dsgen.families.tape import liger
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.execution import Execution
@@ -46,11 +47,19 @@ def project(my: Names, tape: Tape, on: Execution, hidden: Tensor, *, bias: bool)
         parts = op.split(tape, on.together(tape, hidden, widths, bias=bias), *widths)
         my.query, my.key, my.value = parts if on.kv_heads == on.heads else (_spread(tape, on, one) for one in parts)
         return
-    my.query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
-    my.key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    turned = _viewed if on.model.liger_kernels else op.transposed
+    my.query = turned(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    my.key = turned(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
     my.value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     if on.eager:
         my.value = op.transposed(tape, my.value)
+
+
+def _viewed(tape: Tape, tensor: Tensor) -> Tensor:
+    """`view(...).transpose(1, 2)` before Liger's RoPE, whose gradients lie as the tensor does."""
+    tape.dispatches(views=4)  # with those of backward
+    made, rows, width = op.view(tensor), tensor.rows, tensor.width
+    return tape.node(made, (tensor,), None, lambda gradient: [op.view(gradient, rows, width)])  # type: ignore[no-any-return]
 
 
 def _spread(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
@@ -88,7 +97,10 @@ def attention(
     if head_norms:
         my.query = head_norm(tape, on, my.query, on.heads)
         my.key = head_norm(tape, on, my.key, on.kv_heads)
-    if rope:
+    if rope and model.liger_kernels:
+        table = on.table(model.head_size)
+        my.query, my.key = liger.rotated(tape, my.query, my.key, table, table, on.eager)
+    elif rope:
         table = on.table(model.head_size)
         tape.dispatches(views=2)
         my.query, my.key = rotate(tape, my.query, table, table), rotate(tape, my.key, table, table)
@@ -102,6 +114,10 @@ def attention(
 def mlp(_: Names, tape: Tape, on: Execution, hidden: Tensor, width: int = 0) -> Tensor:
     """LlamaMLP: down(act(gate(x)) * up(x))."""
     width, bias = width or on.ffn, on.model.mlp_bias
+    if on.model.liger_kernels:
+        gate = on.linear(tape, hidden, width, "gate_proj", bias=bias)
+        product = liger.gated(tape, gate, on.linear(tape, hidden, width, "up_proj", bias=bias))
+        return on.linear(tape, product, on.hidden, "down_proj", bias=bias)
     gate = op.silu(tape, on.linear(tape, hidden, width, "gate_proj", bias=bias))
     up = on.linear(tape, hidden, width, "up_proj", bias=bias)
     return on.linear(tape, op.mul(tape, gate, up), on.hidden, "down_proj", bias=bias)
@@ -219,6 +235,7 @@ def llama_forward(
     mixture: Block | None = None,
     norms: str = BEFORE,
     norm: Norm = rms_norm,
+    liger_norm: Norm | None = None,
     before: Callable[[Tape, Execution], Before] = before,
     head: Block = head,
 ) -> Forward:
@@ -230,9 +247,10 @@ def llama_forward(
         mixture: That of blocks with experts.
         norms: BEFORE each of the two, AROUND or BEHIND it.
         norm: All of its norms.
+        liger_norm: The same of Liger, where its kernels are known for the family.
         before: From token ids to the first block.
         head: From the last block to the loss.
     """
     dense = functools.partial(block, attending=attending, feeding=feeding, norms=norms)
     sparse = functools.partial(dense, feeding=mixture) if mixture else dense
-    return Forward(before, dense, sparse, head, norm)
+    return Forward(before, dense, sparse, head, norm, liger_norm)

@@ -55,6 +55,7 @@ class Execution(NamedTuple):
         adapts_head: The output head gets an adapter.
         splits_head: AutoTP splits the output head.
         no_grad: No parameter asks for a gradient, as under torch.no_grad: forward keeps nothing.
+        head_norm: The norm over a head, where that is another.
     """
 
     model: Model
@@ -84,6 +85,7 @@ class Execution(NamedTuple):
     adapts_head: bool = False
     splits_head: bool = False
     no_grad: bool = False
+    head_norm: Callable[..., Tensor] | None = None
 
     def ask(self, tape: Tape, embedded: Tensor) -> None:
         """Let the embedding's output be a leaf of autograd if it asks for a gradient and has no other reason to."""

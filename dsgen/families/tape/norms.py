@@ -67,5 +67,6 @@ def mean_square(tape: Tape, states: Tensor) -> Tensor:
 def head_norm(tape: Tape, on: Execution, tensor: Tensor, heads: int) -> Tensor:
     """A norm over every head."""
     rows, width = tensor.rows, tensor.width
-    normed = norm(tape, on, op.view(tensor, (rows[0] * heads, rows[1] * heads), width // heads))
+    tape.begins()
+    normed = (on.head_norm or on.norm)(tape, on, op.view(tensor, (rows[0] * heads, rows[1] * heads), width // heads))
     return op.view(normed, rows, width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsgen.families import family_of
 from dsgen.families.parameters import adapters, adapts_head
 from dsgen.families.tape.execution import Execution
+from dsgen.families.tape.liger import ALL_NORMS
 from dsgen.memory.numbers import quantized
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.profiles import Model, Training
@@ -46,6 +47,8 @@ def execution(
             ),
         )
     family = family_of(model)
+    own = family.forward.norm
+    fused = getattr(family.forward, "liger_norm", None) if model.liger_kernels else None
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     return Execution(
         model,
@@ -54,7 +57,7 @@ def execution(
         tp,
         method,
         seq_len,
-        family.forward.norm,
+        fused or own,
         rank=lora_rank,
         targets=targets,
         zero3=zero3,
@@ -73,6 +76,7 @@ def execution(
         adapts_head=method != "full" and adapts_head(model, targets),
         narrow=narrow,
         splits_head=family.autotp.splits_head(model.tied_embeddings),
+        head_norm=own if fused and model.liger_kernels != ALL_NORMS else None,
     )
 
 
