@@ -45,4 +45,4 @@ def _candidate(case: SpeedCase) -> Candidate:
     job, strategy = question.job, question.strategy
     spent = cost(job, strategy, deepspeed=case.system == DEEPSPEED)
     counted = parts(job, strategy, strategy.buffers, strategy.accumulation)
-    return Candidate(strategy=strategy, cost=spent, job=job, parts=counted)
+    return Candidate(strategy=strategy, spent=spent, job=job, parts=counted)

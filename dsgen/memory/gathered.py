@@ -247,7 +247,9 @@ def walked_later(step: Step, limits: tuple[int, int, int, int], behind: bool = T
 
 @functools.lru_cache(maxsize=256)
 def uses_of(step: Step, persistence: int, anew: bool = False) -> TensorUses:
-    """The uses of a model's tensors that are gathered."""
+    """The uses of a model's tensors that are gathered; both kinds are asked for, and one is soon made of the other."""
+    if not anew and not (whole := uses_of(step, persistence, True)).later:
+        return whole.without(persistence)
     return TensorUses.over(events(step), persistence, step.wide, anew)
 
 

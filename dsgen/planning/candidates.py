@@ -30,9 +30,14 @@ class Candidate(Value):
     """A strategy that can run, with its estimates."""
 
     strategy: Strategy
-    cost: StepCost
     job: Job = attrs.field(eq=False, repr=False)
     parts: Parts = attrs.field(eq=False, repr=False)
+    spent: StepCost | None = attrs.field(default=None, eq=False, repr=False)
+
+    @functools.cached_property
+    def cost(self) -> StepCost:
+        """The time of a step, which nobody asks of what may not fit where another surely does."""
+        return self.spent or cost(self.job, self.strategy)
 
     @functools.cached_property
     def memory(self) -> MemoryEstimate:
@@ -187,8 +192,11 @@ def _weigh(job: Job, trial: _Trial) -> tuple[Candidate, bool] | Rejection:
     fit = fits(job, trial.layout, trial.buffers, trial.triples, trial.gpu)
     if isinstance(fit, Rejection):
         return fit
-    chosen, spent = _best(job, trial, fit.sure or (len(trial.triples) - 1,), fit.most_bytes)
-    return Candidate(strategy=chosen, cost=spent, job=job, parts=fit.parts(chosen.accumulation)), bool(fit.sure)
+    if fit.sure:
+        chosen, spent = _best(job, trial, fit.sure, fit.most_bytes)
+        return Candidate(strategy=chosen, spent=spent, job=job, parts=fit.parts(chosen.accumulation)), True
+    chosen = trial.strategy(len(trial.triples) - 1)
+    return Candidate(strategy=chosen, job=job, parts=fit.parts(chosen.accumulation)), False
 
 
 def _in_ram(layout: Layout) -> Layout | None:

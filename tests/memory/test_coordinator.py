@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import dsgen
+from dsgen import catalog
 from dsgen.memory.activations import AT, FORWARD, Position
 from dsgen.memory.coordinator import TensorUses
-from dsgen.memory.gathered import Gathered
+from dsgen.memory.events import Step, events
+from dsgen.memory.gathered import Gathered, uses_of
 
 NEVER = 1 << 62
 
@@ -70,3 +73,18 @@ def test_of_blocks_before_one_those_count_that_hold_more_than_all_between():
     assert found.higher(3, FORWARD, place, 3) == ((2, 7),)
     assert found.higher(3, FORWARD, place, 3, every=True) == ((1, 0), (2, 7), (3, 6))
     assert Gathered({}, {}, 0, {}, {}, {}, {}).higher(3, FORWARD, place, 3) == ()
+
+
+@pytest.mark.parametrize("name", catalog.names("model"))
+def test_uses_without_those_that_persist_are_those_of_the_same_events(name: str) -> None:
+    """Those of full training, mostly; what is released later than its event, as adapters are, is walked anew."""
+    model = dsgen.job(dsgen.profile("h200-141g") | dsgen.profile(name)).model
+    for method, rank in (("full", 0), ("lora", 8)):
+        for checkpointing in (False, True):
+            step = Step(model, method, rank, ("all-linear",) if rank else (), 1, checkpointing=checkpointing)
+            for persistence in (0, 10_000, 1_000_000):
+                expected = TensorUses.over(events(step), persistence, step.wide, False)
+
+                assert uses_of(step, persistence) == expected
+                whole = uses_of(step, persistence, True)
+                assert whole.later or whole.without(persistence) == expected

@@ -43,7 +43,7 @@ def _at(one: Candidate, facts: dict[str, Any], speed: float) -> Candidate:
     """A candidate that differs, with a speed; nothing but its products takes time."""
     parts = {**dict.fromkeys(one.cost.parts, 0.0), "matrix products": one.cost.tokens / one.cost.gpus / speed}
     return attrs.evolve(
-        one, strategy=attrs.evolve(one.strategy, **{**PLAIN, **facts}), cost=one.cost._replace(parts=parts)
+        one, strategy=attrs.evolve(one.strategy, **{**PLAIN, **facts}), spent=one.cost._replace(parts=parts)
     )
 
 

@@ -28,4 +28,4 @@ def weigh(job: Job, strategy: Strategy) -> Candidate:
             code="refused",
         )
     counted = parts(job, strategy, strategy.buffers, strategy.accumulation)
-    return Candidate(strategy=strategy, cost=cost(job, strategy), job=job, parts=counted)
+    return Candidate(strategy=strategy, spent=cost(job, strategy), job=job, parts=counted)
