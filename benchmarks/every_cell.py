@@ -34,7 +34,9 @@ ABOUT = """\
 
 1. **Lint.** The linter, told of the job, has no word for the config: not an error, not a warning, not a note,
    but for one: that a run with its optimizer on NVMe does not resume (rule DSG352, which a render repeats).
-   A row of the matrix with another finding would have no config (`golden/matrix.py`).
+   A row of the matrix with another finding would have no config (`golden/matrix.py`). That is as DeepSpeed itself
+   takes it; of what the Trainer or Accelerate takes, a stage 3 whose weights the node's RAM cannot gather on save
+   is warned of too (DSG351).
 2. **Parse.** DeepSpeed's own parser is given the config at the cell's world size, with every number as
    rendered. Every written value must be held, nothing may be left to "auto", and micro-batch, accumulation
    and ranks must make the train batch. The ranks are those of the hardware's profile and the nodes, not of
