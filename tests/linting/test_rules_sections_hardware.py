@@ -301,6 +301,21 @@ def test_a_long_sequence_that_nobody_named_is_no_error() -> None:
     assert on(config, **facts, seq_len=32768)["does-not-fit"] == "error"
 
 
+def test_the_least_is_that_of_a_loss_with_logits_or_without() -> None:
+    """At stage 3 a loss that keeps no logits holds gradients of the whole head: 12 GiB of Llama 405B's."""
+    zero = {
+        "stage": 3,
+        "reduce_bucket_size": 330_000_000,
+        "offload_param": {"device": "cpu"},
+        "offload_optimizer": {"device": "cpu"},
+    }
+    change = {"zero_optimization": zero, "train_micro_batch_size_per_gpu": 1}
+    facts = {"hardware": "rtx5090-32g", "model": "405b", "world_size": 32}
+
+    assert on(change, **facts, seq_len=4096)["does-not-fit"] == "warning"
+    assert on(change, **facts, seq_len=8192)["does-not-fit"] == "error"
+
+
 def test_offload_needs_the_ram_of_the_node() -> None:
     change = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
 
@@ -334,6 +349,21 @@ def test_stage_3_over_a_slow_network_names_what_is_faster() -> None:
     assert on(change, **facts, model="7b", network="ethernet-10g")["stage-3-on-a-slow-network"] == "warning"
     assert "stage-3-on-a-slow-network" not in on(change, **facts, model="7b", network="ib-ndr-3200g")
     assert "stage-3-on-a-slow-network" not in on(change, **{**facts, "world_size": 8}, model="7b")
+
+
+def test_a_micro_batch_that_the_program_says_is_named_where_it_is_assumed() -> None:
+    facts = Facts(hardware="a100-80g", world_size=16, seq_len=2048, model="7b", network="ethernet-10g")
+    batch = {"train_micro_batch_size_per_gpu": "auto", "train_batch_size": "auto"}
+    offloaded = {"stage": 3, "offload_optimizer": {"device": "cpu"}}
+
+    told = {
+        item.rule: item
+        for item in linted(merged({"bf16": {"enabled": True}, **batch, "zero_optimization": offloaded}), facts,
+                           target="hf-trainer")
+    }  # fmt: skip
+    assert told["stage-3-on-a-slow-network"].severity is Severity.INFO
+    assert told["stage-3-on-a-slow-network"].message.endswith("which fits with micro-batch 1")
+    assert told["offload-not-needed"].message.endswith("with activation checkpointing and micro-batch 1")
 
 
 def test_groups_that_leave_the_node() -> None:

@@ -49,10 +49,15 @@ def described(subject: Subject) -> Described | None:
 def least(subject: Subject, run: Described) -> MemoryEstimate | None:
     """What a config takes at least: one token where no length is said, no logits kept, and no optimizer states where it
     names no optimizer. None where even the size of the weights is open.
+
+    A loss that keeps no logits holds gradients of the whole head: the one that takes less counts.
     """
     from dsgen.memory import estimate
 
-    return estimate(_leanest(subject, run.job), run.strategy) if run.strategy.precision != "fp32" else None
+    if run.strategy.precision == "fp32":
+        return None
+    either = (estimate(_leanest(subject, run.job, chunked_loss=kind), run.strategy) for kind in (True, False))
+    return min(either, key=lambda one: one.gpu.low_bytes)
 
 
 def nodes(subject: Subject) -> int:
@@ -119,12 +124,12 @@ def _job(subject: Subject, hardware: Hardware) -> Job | None:
     )
 
 
-def _leanest(subject: Subject, job: Job) -> Job:
+def _leanest(subject: Subject, job: Job, *, chunked_loss: bool) -> Job:
     length = subject.facts.seq_len or min(SHORTEST, job.seq_len)
     said = subject.facts.training
     optimizer = meanings.optimizer(subject) or (said.optimizer if said is not None else "SGD")
     return attrs.evolve(
-        job, training=attrs.evolve(job.training, seq_len=length, chunked_loss=True, optimizer=optimizer)
+        job, training=attrs.evolve(job.training, seq_len=length, chunked_loss=chunked_loss, optimizer=optimizer)
     )
 
 

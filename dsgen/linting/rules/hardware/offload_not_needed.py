@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from dsgen.linting.meanings import batch
 from dsgen.linting.rules.described import described
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
@@ -32,7 +33,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         if gpu.verdict is Verdict.FITS:
             fix = Fix(f"remove offload_{what}", (Remove(path),), safe=False)
             message = f"it fits without offload_{what}: up to {gib(gpu.high_bytes)} of {gib(gpu.limit_bytes)} GiB"
-            yield Fault(path, f"{message}, with activation checkpointing", fix)
+            assumed = "" if batch(subject, run.job.world)[0] else f" and micro-batch {run.strategy.micro_batch}"
+            yield Fault(path, f"{message}, with activation checkpointing{assumed}", fix)
             return
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from dsgen.linting.meanings import batch
 from dsgen.linting.rules.described import described, nodes, speed
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
@@ -33,7 +34,11 @@ def check(subject: Subject) -> Iterator[Fault]:
     path = "zero_optimization.stage"
     start = f"stage 3 gathers every weight over the network in each pass, about {gain:.1f} times slower than stage 2"
     if subject.facts.seq_len and estimate(run.job, lower).gpu.verdict is Verdict.FITS:
-        yield Fault(path, f"{start}, which fits", Fix("use stage 2", (Assign(path, 2),), safe=False))
+        fix = Fix("use stage 2", (Assign(path, 2),), safe=False)
+        if batch(subject, run.job.world)[0]:
+            yield Fault(path, f"{start}, which fits", fix)
+        else:  # a larger one may need stage 3, and hides more of the gathers
+            yield Fault(path, f"{start}, which fits with micro-batch {run.strategy.micro_batch}", fix, Severity.INFO)
     else:
         size = run.job.gpus_per_node
         fix = Fix(f"partition within a node: hpZ {size}", (Assign(_HPZ, size),), safe=False)
