@@ -342,11 +342,12 @@ def kernels(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def gpu(session: nox.Session) -> None:
-    """Golden configs started on a GPU, CUDA and NCCL, one rank; `-- update` records benchmarks/gpu_proofs.json."""
+    """Golden configs started on a GPU, CUDA and NCCL, one rank; `-- update` records, `-- required` fails without."""
     session.install(TORCH)  # the build for CUDA, from PyPI
     session.install(".[simulate]", "bitsandbytes")  # the latter makes the 4-bit weights of QLoRA
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
-    session.run("python", "benchmarks/gpu_proofs.py", *update(session))
+    required = ["--required"] if "required" in session.posargs else []
+    session.run("python", "benchmarks/gpu_proofs.py", *update(session), *required)
 
 
 @nox.session(name="gpu-memory", python=PYTHON, default=False)

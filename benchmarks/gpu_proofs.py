@@ -1,11 +1,12 @@
 """Golden configs started on a real GPU: CUDA, NCCL, one rank; every stage, offloads, bf16, fp16 and fp32, optimizers.
 
-    python benchmarks/gpu_proofs.py [--update] [--missing] [--seconds N] [--output FILE]
+    python benchmarks/gpu_proofs.py [--update] [--missing] [--required] [--seconds N] [--output FILE]
 
 Each is initialized, stepped three times, saved and loaded, and its checks are compared, as `dsgen prove --device cuda
---ranks 1` does; LoRA and QLoRA as adapters of a tiny Llama. Without a GPU it says what was not run. --update records
-benchmarks/gpu_proofs.json after every case; --missing goes on where --seconds ended, on the card and with the versions
-that are recorded. The page is benchmarks/gpu_page.py's.
+--ranks 1` does; LoRA and QLoRA as adapters of a tiny Llama, and what is offloaded to NVMe on the drive of the temporary
+folder. Without a GPU it says what was not run, and with --required, for a machine that has one, it fails then. --update
+records benchmarks/gpu_proofs.json after every case; --missing goes on where --seconds ended, on the card and with the
+versions that are recorded. The page is benchmarks/gpu_page.py's.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ CASES = (
     *("optimizer-lion", "optimizer-adagrad", "optimizer-muon-stage-1", "optimizer-muon-stage-3", "optimizer-sgd"),
     *("fp32-pinned", "fp32-offload", "bf16-off-by-key", "fp16-static-scale", "clipping-off", "schedule-cosine"),
     *("torch-autocast", "stage-3-no-gather", "training-memory-saver", "training-high-performance"),
+    *("offload-nvme-both", "offload-nvme-cpu-params", "fp16-nvme-cpu-params"),
 )
 
 ADAPTERS = {"lora-one-gpu-8b": "lora", "lora-stage-3-70b": "lora", "fp16-t4-lora": "lora", "qlora-24g-7b": "qlora",
             "qlora-80g-70b": "qlora"}  # fmt: skip
 DEVICE, RANKS, BACKEND = "cuda", 1, "nccl"
+_BROKEN = ("missing-package", "lost")  # an environment that proves nothing, with a GPU or without
 
 
 class _TimeOverError(Exception):
@@ -45,10 +48,14 @@ class _TimeOverError(Exception):
 
 
 def main() -> None:
-    """Prove every case; exit 1 where one is not proved, 0 where there is no GPU, which is printed."""
+    """Prove every case; exit 1 where one is not proved, or a package is missing.
+
+    Where there is no GPU that is printed, and the exit code is 0 unless one is required.
+    """
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--update", action="store_true", help="record what was proved, after every case")
     options.add_argument("--missing", action="store_true", help="only what is not recorded as proved")
+    options.add_argument("--required", action="store_true", help="exit 1 where anything was not run")
     options.add_argument("--seconds", type=float, default=float("inf"), help="begin none after so many seconds")
     options.add_argument("--output", type=Path, default=RESULTS, metavar="FILE", help="where to")
     asked = options.parse_args()
@@ -74,14 +81,18 @@ def main() -> None:
 
     configs = [json.loads((CONFIGS / f"{name}.json").read_text("utf-8")) for name in names]
     models = [_model(name, config) for name, config in zip(names, configs, strict=True)]
+    broken = False
     try:
         prove_many(configs, ranks=RANKS, device=DEVICE, trained=models, tell=begin, ended=keep)
     except DsgenError as error:
         print(f"not run: {str(error).splitlines()[0]}")
+        broken = error.code in _BROKEN
     except _TimeOverError:
         print("not run: the time of --seconds is over")
-    print(*(f"not run: {name}" for name in names if name not in proofs), sep="\n")
-    sys.exit(any(proof.outcome != PROVED for proof in proofs.values()))
+    not_run = [name for name in names if name not in proofs]
+    print(*(f"not run: {name}" for name in not_run), sep="\n")
+    failed = any(proof.outcome != PROVED for proof in proofs.values())
+    sys.exit(failed or broken or (asked.required and bool(not_run)))
 
 
 def _model(name: str, config: dict[str, Any]) -> ProvenModel:

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from dsgen.shapes.errors import Code, mistake
+
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+PLACES = {"none", "cpu", "nvme"}
 
 
 @pytest.fixture
@@ -28,8 +31,8 @@ def test_cases_cover_stages_offloads_and_types(module: Any) -> None:
 
     assert len(set(module.CASES)) == len(module.CASES)
     assert {zero.get("stage", 0) for zero in zeros} == {0, 1, 2, 3}
-    assert {zero.get("offload_optimizer", {}).get("device", "none") for zero in zeros} == {"none", "cpu"}
-    assert {zero.get("offload_param", {}).get("device", "none") for zero in zeros} == {"none", "cpu"}
+    assert {zero.get("offload_optimizer", {}).get("device", "none") for zero in zeros} == PLACES
+    assert {zero.get("offload_param", {}).get("device", "none") for zero in zeros} == PLACES
     for section in ("bf16", "fp16"):
         assert any(config.get(section, {}).get("enabled") for config in configs)
 
@@ -42,16 +45,44 @@ def test_what_is_recorded_was_proved_on_cuda() -> None:
     assert all(one["held"] == one["checks"] > 20 for one in record["proofs"].values())
 
 
+def asked(*options: str) -> subprocess.CompletedProcess[str]:
+    """The script on a machine without a GPU."""
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, str(BENCHMARKS / "gpu_proofs.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True, env=hidden, check=False)
+
+
 @pytest.mark.proof
 def test_without_a_gpu_every_case_is_said_not_to_have_been_run(module: Any) -> None:
-    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = asked()
 
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "gpu_proofs.py")], capture_output=True, text=True, env=hidden, check=True
-    )
-
+    assert done.returncode == 0, done.stderr
     assert [line.removeprefix("not run: ") for line in done.stdout.splitlines()[1:]] == [
         *module.CASES,
         *module.ADAPTERS,
     ]
     assert "torch sees no GPU" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.proof
+def test_where_a_gpu_is_required_nothing_run_is_a_failure() -> None:
+    done = asked("--required")
+
+    assert done.returncode == 1
+    assert "torch sees no GPU" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(("code", "ended"), [("missing-package", 1), ("lost", 1), ("bad-value", 0)])
+def test_a_broken_environment_is_a_failure_and_no_gpu_is_none(
+    module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: Code, ended: int
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise mistake("what is wrong", code=code)
+
+    monkeypatch.setattr(module, "prove_many", fail)
+    monkeypatch.setattr(sys, "argv", ["gpu_proofs.py"])
+    with pytest.raises(SystemExit) as stopped:
+        module.main()
+
+    assert int(stopped.value.code or 0) == ended
+    assert capsys.readouterr().out.startswith("not run: what is wrong\n")
