@@ -248,7 +248,11 @@ def _launch(python: str, folder: Path, server: str) -> subprocess.Popen[bytes]:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), **_environment(python)},
+                env={
+                    "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+                    **_environment(python),
+                    "DSGEN_PARENT": str(os.getpid()),  # who may be gone before the child can ask
+                },
                 start_new_session=True,
             )
     except OSError as error:

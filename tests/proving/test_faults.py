@@ -47,9 +47,23 @@ else:
     proved = proofs.proven([proofs.asked(config) for config in configs], device="cpu", timeout_seconds=300)
 print(json.dumps([proof.to_dict() for proof in proved]))
 """
+# Starts in a world of twins, one after the other, of which the first is said to have begun.
+START = """
+import json, os, sys
+from pathlib import Path
+from dsgen.proving.worlds import WorldStart, open_world
+model = {"model_type": "llama", "vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 4}
+one = WorldStart(config=json.loads(sys.argv[1]), model=model, world=16, local_ranks=8, rank=0)
+with open_world() as world:
+    assert world.start(one).error is None
+    Path(os.environ["FAULT_MARK"]).write_text("started")
+    while True:
+        world.start(one)
+"""
 # A person's own model whose rank 1 stands still, or stumbles, where a test wants it to.
 MODEL = """
-import os, time
+import io, os, time
 from pathlib import Path
 
 import torch
@@ -82,6 +96,21 @@ class Model(torch.nn.Module):
         return super().state_dict(*given, **named)
 
 
+def save(value, path, *given, **named):
+    # It stands still with half of the bytes on the disk.
+    whole = io.BytesIO()
+    kept(value, whole, *given, **named)
+    half = len(whole.getvalue()) // 2
+    with open(path, "wb") as file:
+        file.write(whole.getvalue()[:half])
+        file.flush()
+        here("write")
+        file.write(whole.getvalue()[half:])
+
+
+kept, torch.save = torch.save, save
+
+
 def make():
     here("initialize")
     return Model(), lambda samples: {"x": torch.randn(samples, 64, dtype=torch.bfloat16)}
@@ -101,7 +130,13 @@ class Place:
         (folder / "faulty.py").write_text(MODEL, encoding="utf-8")
 
     def start(
-        self, *before: str, config: dict[str, Any] = CONFIG, model: str = "", count: int = 1, **variables: str
+        self,
+        *before: str,
+        config: dict[str, Any] = CONFIG,
+        model: str = "",
+        count: int = 1,
+        script: str = PROVE,
+        **variables: str,
     ) -> subprocess.Popen[str]:
         """Proofs in a process of their own; `before` is what stands before its command."""
         environment = {
@@ -113,7 +148,7 @@ class Place:
             **variables,
         }
         return subprocess.Popen(
-            [*before, sys.executable, "-c", PROVE, json.dumps(config), model, str(count)],
+            [*before, sys.executable, "-c", script, json.dumps(config), model, str(count)],
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -137,6 +172,10 @@ class Place:
         assert process.returncode == 0, words
         records: list[dict[str, Any]] = json.loads(shown)
         return records
+
+    def written(self) -> list[Path]:
+        """The files of a checkpoint that lie in the proofs' folders."""
+        return [path for path in self.temporary.glob("dsgen-*/**/*.pt") if path.is_file()]
 
     def marked(self) -> int:
         """The process id of the rank that stands still, once it does."""
@@ -184,7 +223,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
         pytest.fail(f"left over: {place.left_over()}")
 
 
-PHASES = ("initialize", "step", "checkpoint")
+# Where a rank stands still -> the phase that a proof says; "write" is in the middle of a file of the checkpoint.
+PHASES = {"initialize": "initialize", "step": "step", "checkpoint": "checkpoint", "write": "checkpoint"}
 
 
 def test_a_rank_that_is_killed_is_named(place: Place) -> None:
@@ -193,20 +233,24 @@ def test_a_rank_that_is_killed_is_named(place: Place) -> None:
     That is no verdict about the config, and no hole of lint. And one that stumbles first is the cause, though its clock
     is two days before the others': no time of day counts.
     """
-    place.where.write_text(PHASES[0], encoding="utf-8")
     faults = [*((phase, signal.SIGKILL) for phase in PHASES), ("step", signal.SIGSEGV), ("step", signal.SIGTERM)]
+    place.where.write_text(faults[0][0], encoding="utf-8")
     process = place.start(model="faulty:make", count=len(faults) + 1)
+    half_written: list[int] = []
     for (_, number), following in zip(faults, (*(phase for phase, _ in faults[1:]), "clock"), strict=True):
         rank = place.marked()
         place.left_over()  # it learns which processes are ours
+        half_written.append(len(place.written()))
         place.mark.unlink()
         place.where.write_text(following, encoding="utf-8")
         os.kill(rank, number)
 
     *killed, stumbled = place.ended(process)
 
+    assert half_written[3] > 0  # of "write", the fourth
+
     for (phase, number), proof in zip(faults, killed, strict=True):
-        assert (proof["outcome"], proof["phase"]) == ("failed", phase)
+        assert (proof["outcome"], proof["phase"]) == ("failed", PHASES[phase])
         assert proof["error"].startswith(f"rank 1 was ended by {number.name}")
         assert ("memory" in proof["todo"]) is (number is signal.SIGKILL)
         assert (proof["is_verdict"], proof["foreseen"]) == (False, None)
@@ -225,6 +269,18 @@ def test_a_parent_that_is_killed_leaves_nothing(place: Place) -> None:
 
     process.kill()
     process.communicate()
+
+    wait_until(lambda: not place.left_over(), MOST_SECONDS)
+
+
+@pytest.mark.parametrize("script", ["PROVE", "START"])
+def test_a_parent_that_is_killed_early_leaves_nothing(place: Place, script: str) -> None:
+    """While its server imports torch, and while a world of twins starts."""
+    early = place.start(script={"PROVE": PROVE, "START": START}[script])
+    wait_until(lambda: len(place.left_over()) > 1 if script == "PROVE" else place.mark.is_file(), MOST_SECONDS)
+
+    early.kill()
+    early.communicate()
 
     wait_until(lambda: not place.left_over(), MOST_SECONDS)
 
@@ -306,8 +362,12 @@ def test_no_compiler_is_said(place: Place) -> None:
 
 def test_a_home_that_cannot_be_written(place: Place) -> None:
     """What is to be built there says what to name instead."""
-    homeless = {"HOME": "/proc", "XDG_CACHE_HOME": "/proc/cache"}
-    proof = place.prove("env", "-u", "TORCH_EXTENSIONS_DIR", config=BUILT, **homeless)
+    home = place.folder / "home"
+    home.mkdir()
+    readonly = 'mount -t tmpfs -o ro none "$HOME" && exec "$@"'
+    command = ("env", "-u", "TORCH_EXTENSIONS_DIR", "-u", "XDG_CACHE_HOME", f"HOME={home}")
+
+    proof = place.prove(*command, *apart(), "sh", "-c", readonly, "sh", config=BUILT)
 
     assert proof["outcome"] == "not run"
     assert "TORCH_EXTENSIONS_DIR" in proof["todo"]
