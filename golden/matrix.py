@@ -21,7 +21,7 @@ from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
 from dsgen.strategies.strategies import describe
 
-__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "digest", "labels", "rows", "text", "unexpected"]
+__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "config_of", "digest", "labels", "rows", "text", "unexpected"]
 
 FILE_NAME = "matrix.csv"
 CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
@@ -103,6 +103,13 @@ def _cluster(nodes: int, network: str | None) -> tuple[str, tuple[Layer, ...]]:
 def unexpected(config: Config) -> list[str]:
     """The codes of what the linter warns of in a rendered config, but for what nobody can mend."""
     return [finding.code for finding in config.findings if finding.rule != _TOLD]
+
+
+def config_of(hardware: str, model: str, cluster: str) -> Config:
+    """The config of a row that has one, with its plan; worked out anew."""
+    layers = dict(labels())[cluster]
+    job = assemble((catalog.find("hardware", hardware).layer, catalog.find("model", model).layer, *layers))
+    return render(decide(job, contenders(job)))
 
 
 def _answer(layers: tuple[Layer, ...], rendered: dict[str, str] | None = None) -> tuple[str, ...]:

@@ -29,20 +29,25 @@ from dsgen.catalog.structure import structure as structured
 from dsgen.jobs.assembly import canonical
 from dsgen.proving.sizeless import sibling
 from dsgen.proving.worlds import StartVerdict, World, WorldStart
+from dsgen.rendering import Config
 from dsgen.shapes.layers import fold
 from dsgen.shapes.profiles import Hardware, Model
 from dsgen.targets.hf_accelerate import ACCELERATE
-from golden import cells, matrix
+from golden import cells, matrix, targets
 from golden.structures import structure
 
 __all__ = [
     "Record",
     "Share",
     "cover",
+    "declared",
     "model_of",
+    "one_of_each",
     "parse_all",
+    "parse_filled",
     "progress",
     "python_files",
+    "rendered",
     "shares",
     "start_of",
     "worlds",
@@ -140,6 +145,14 @@ def start_of(cell: cells.Cell, configs: Mapping[str, Mapping[str, Any]]) -> Worl
     )
 
 
+def declared() -> dict[tuple[str, int], cells.Cell]:
+    """Every distinct config at every world that a cell declares for it -> the first cell that does."""
+    first: dict[tuple[str, int], cells.Cell] = {}
+    for cell in cells.cells():
+        first.setdefault((cell.sha, worlds(cell)[0]), cell)
+    return dict(sorted(first.items()))
+
+
 def parse_all(
     world: World, configs: Mapping[str, Mapping[str, Any]], target: str
 ) -> dict[tuple[str, int], StartVerdict]:
@@ -147,10 +160,31 @@ def parse_all(
 
     For Accelerate it is what `dsgen render --target accelerate` and `--target hf-trainer --resolve` write.
     """
-    asked = sorted({(cell.sha, worlds(cell)[0]) for cell in cells.cells()})
-    written = ACCELERATE.as_taken if target == "accelerate" else dict
-    given = [(written(configs[sha]), ranks) for sha, ranks in asked]
+    asked = declared()
+    handed = ACCELERATE.as_taken if target == "accelerate" else dict
+    given = [(handed(configs[sha]), ranks) for sha, ranks in asked]
     return dict(zip(asked, world.parse(given, target), strict=True))
+
+
+def rendered(some: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Config]:
+    """The cells of `declared`, or some of them, worked out anew: with the plans that a target's arguments need."""
+    first = declared()
+    return {one: matrix.config_of(first[one].hardware, first[one].model, first[one].cluster) for one in some}
+
+
+def one_of_each(configs: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:
+    """Of `declared`, the first of each structure."""
+    first: dict[Any, tuple[str, int]] = {}
+    for sha, ranks in declared():
+        first.setdefault(structure(configs[sha]), (sha, ranks))
+    return tuple(first.values())
+
+
+def parse_filled(world: World, made: Mapping[tuple[str, int], Config]) -> dict[tuple[str, int], StartVerdict]:
+    """What `dsgen render --target hf-trainer` writes, as the Trainer fills it in from its arguments."""
+    asked = [(targets.written(config, "hf-trainer"), ranks) for (_, ranks), config in made.items()]
+    said = [targets.arguments(config, "hf-trainer") for config in made.values()]
+    return dict(zip(made, world.parse(asked, "hf-trainer", said), strict=True))
 
 
 def _digest(value: Any) -> str:

@@ -51,11 +51,13 @@ class StartVerdict:
     Attributes:
         error: DeepSpeed's own words and the site; None where it came through.
         checks: What was asserted and observed.
+        given: What was handed to DeepSpeed; of a parse alone.
         seconds: Of the start.
     """
 
     error: str | None
     checks: tuple[Check, ...] = ()
+    given: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     seconds: float = 0.0
 
     @property
@@ -98,24 +100,33 @@ class World:
         return StartVerdict(error=None, checks=judged, seconds=told["seconds"])
 
     def parse(
-        self, asked: Sequence[tuple[Mapping[str, Any], int]], target: str = "deepspeed"
+        self,
+        asked: Sequence[tuple[Mapping[str, Any], int]],
+        target: str = "deepspeed",
+        arguments: Sequence[Mapping[str, Any]] = (),
     ) -> Iterator[StartVerdict]:
         """Each config as DeepSpeed's own parser takes it, by its declared numbers.
 
         Args:
             asked: Configs, and the ranks of their worlds.
-            target: "accelerate" hands each through Accelerate's own plugin first.
+            target: "accelerate" hands each through Accelerate's own plugin first, "hf-trainer" through the Trainer's
+                class and that plugin.
+            arguments: Of the Trainer, for each.
         """
+        said = arguments or [{}] * len(asked)
         for place in range(0, len(asked), _AT_ONCE):
             some = asked[place : place + _AT_ONCE]
-            question = [{"config": dict(config), "world": world, "target": target} for config, world in some]
-            told = self._child.ask({"parse": question}, _GREETING_SECONDS)
-            for (config, world), one in zip(some, told["parsed"], strict=True):
+            questions = [
+                {"config": dict(config), "world": world, "target": target, "arguments": dict(mine)}
+                for (config, world), mine in zip(some, said[place : place + _AT_ONCE], strict=True)
+            ]
+            told = self._child.ask({"parse": questions}, _GREETING_SECONDS)
+            for (_, world), one in zip(some, told["parsed"], strict=True):
                 if "error" in one:
                     yield StartVerdict(error=one["error"])
                 else:
-                    checks = parse_checks(config, world, one["held"], self.versions["deepspeed"])
-                    yield StartVerdict(error=None, checks=checks)
+                    checks = parse_checks(one["given"], world, one["held"], self.versions["deepspeed"])
+                    yield StartVerdict(error=None, checks=checks, given=one["given"])
 
 
 def _judge(

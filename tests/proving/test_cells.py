@@ -17,7 +17,7 @@ from dsgen.proving.worlds import WorldStart
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package
 
-from golden import cells, matrix, starts  # noqa: E402
+from golden import cells, matrix, starts, targets  # noqa: E402
 from golden.structures import structure  # noqa: E402
 
 
@@ -133,3 +133,13 @@ def test_the_page_of_what_is_proven_is_made_of_the_record() -> None:
     record = json.loads((ROOT / "benchmarks" / "every_cell.json").read_text("utf-8"))
     committed = (ROOT / "docs" / "proven.md").read_text("utf-8")
     assert every_cell.page(record) == committed, "If the change is meant: python benchmarks/every_cell.py --page"
+
+
+def test_what_is_recorded_as_started_is_the_committed_matrix(configs: dict[str, dict[str, Any]]) -> None:
+    sys.path.append(str(ROOT / "benchmarks"))
+    import every_cell
+
+    record = json.loads((ROOT / "benchmarks" / "every_cell.json").read_text("utf-8"))
+    now = json.loads(json.dumps(every_cell.standing(starts.shares(configs), configs)))
+    assert {key: record[key] for key in now} == now, "Run: nox -s cells -- update"
+    assert record["parsed"] == dict.fromkeys(targets.TARGETS, len(starts.declared()))

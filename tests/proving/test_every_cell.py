@@ -14,16 +14,18 @@ import attrs
 import pytest
 
 from dsgen.proving.worlds import StartVerdict, World, open_world
+from dsgen.rendering import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package
 
-from golden import cells, starts  # noqa: E402
+from golden import cells, matrix, starts, targets  # noqa: E402
 
 pytestmark = pytest.mark.proof
 
 ALONE = int(os.environ.get("DSGEN_CELLS_ALONE", "12"))  # cells started one by one; `nox -s cells` says 200
 WRONG = 6  # and of shares that are none
+HANDED = max(4, ALONE // 5)  # and as the Trainer and Accelerate hand them on
 WHOLE = "DSGEN_CELLS_ALONE" in os.environ  # all shares, not only a cover of them
 SEED = 18
 # What cells of one share may differ in: all else that a start observes is the same.
@@ -75,12 +77,71 @@ def test_every_cell_has_a_share() -> None:
     assert sorted(map(str, cells.cells())) == sorted(str(cell) for share in shares() for cell in share.cells)
 
 
-@pytest.mark.parametrize("target", ["deepspeed", "accelerate"])
+@functools.cache
+def planned() -> dict[tuple[str, int], Config]:
+    """The cells with their plans: all, or one of each structure."""
+    return starts.rendered(starts.declared() if WHOLE else starts.one_of_each(configs()))
+
+
+@functools.cache
+def handed(running: World, target: str) -> dict[tuple[str, int], StartVerdict]:
+    """What a target hands to DeepSpeed's parser, and what that makes of it."""
+    return (
+        starts.parse_filled(running, planned())
+        if target == "hf-trainer"
+        else starts.parse_all(running, configs(), target)
+    )
+
+
+@pytest.mark.parametrize("target", targets.TARGETS)
 def test_the_numbers_of_every_cell_are_those_that_deepspeed_parses(world: World, target: str) -> None:
-    parsed = starts.parse_all(world, configs(), target)
+    parsed = handed(world, target)
     wrong = [f"{sha} on {ranks}: {verdict.why}" for (sha, ranks), verdict in parsed.items() if verdict.why]
     assert not wrong, f"{len(wrong)} of {len(parsed)} configs\n" + "\n".join(wrong[:20])
-    assert {(cell.sha, starts.worlds(cell)[0]) for cell in cells.cells()} == set(parsed)
+    declared = {(cell.sha, starts.worlds(cell)[0]) for cell in cells.cells()}
+    assert set(parsed) == (set(planned()) if target == "hf-trainer" else declared)
+
+
+@pytest.mark.parametrize("target", targets.TARGETS)
+def test_what_a_target_hands_on_is_the_config_but_for_what_no_start_can_tell(world: World, target: str) -> None:
+    apart = {
+        f"{sha} on {ranks}": targets.differing(configs()[sha], verdict.given)
+        for (sha, ranks), verdict in handed(world, target).items()
+    }
+    assert not {name: paths for name, paths in apart.items() if paths}
+
+
+@pytest.mark.parametrize("target", ["accelerate", "hf-trainer"])
+def test_a_config_as_it_is_handed_on_starts_as_the_config_does(world: World, target: str) -> None:
+    """That no start can tell them apart is seen by starting both."""
+    parsed, first = handed(world, target), starts.declared()
+    for one in random.Random(SEED).sample(sorted(parsed), HANDED):
+        plain = starts.start_of(first[one], configs())
+        ours, theirs = world.start(plain), world.start(attrs.evolve(plain, config=parsed[one].given))
+        seen, observed = ({item.name: item.observed for item in start.checks} for start in (ours, theirs))
+        assert (ours.why, theirs.why) == ("", ""), first[one].name
+        assert seen == observed, first[one].name
+
+
+def test_a_key_that_a_target_changes_is_seen() -> None:
+    config = {"gradient_clipping": 1.0, "bf16": {"enabled": True}}
+    given = {**config, "zero_optimization": {"stage": 0}, "fp16": {"enabled": False}, "steps_per_print": 7}
+    assert targets.differing(config, given) == []
+    for changed in ({"gradient_clipping": 0.5}, {"fp16": {"enabled": True}}, {"zero_optimization": {"stage": 1}},
+                    {"bf16": {"enabled": False}}, {"train_batch_size": 8}):  # fmt: skip
+        assert targets.differing(config, {**given, **changed}), changed
+
+
+@pytest.mark.parametrize("target", targets.TARGETS)
+def test_the_linter_warns_of_no_more_than_a_render_says_itself(target: str) -> None:
+    told = {one: list(targets.unforeseen(config, target)) for one, config in planned().items()}
+    assert not {one: rules for one, rules in told.items() if rules}
+
+
+def test_a_cell_that_is_worked_out_anew_is_the_committed_one() -> None:
+    assert {sha: matrix.digest(config.to_json()) for (sha, _), config in planned().items()} == {
+        sha: sha for sha, _ in planned()
+    }
 
 
 def unlike(world: World, sharing: Iterable[starts.Share], count: int) -> list[str]:

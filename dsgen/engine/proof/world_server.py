@@ -65,7 +65,7 @@ def _greet() -> dict[str, Any]:
 
 def _answer(question: dict[str, Any], children: list[GroupLeader], parent: int) -> dict[str, Any]:
     if "parse" in question:
-        return {"parsed": [world_start.parse(one["config"], one["world"], one["target"]) for one in question["parse"]]}
+        return {"parsed": [world_start.parse(**one) for one in question["parse"]]}
     job = question["start"]
     folder = Path(job["folder"])
     report, log = folder / "report.json", folder / "start.log"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dsgen.engine.proof import forced_overflows, observing, tensor_parallel
+from dsgen.engine.proof.handed_on import handed_on
 from dsgen.engine.witness import Witness
 
 __all__ = ["parse", "run"]
@@ -26,28 +27,26 @@ _EXPERT = 0.01  # of every weight that nobody sets: near the deviation of those 
 _LEFT_OUT = ("model_type", "torch_dtype", "dtype")
 
 
-def parse(config: dict[str, Any], world: int, target: str) -> dict[str, Any]:
+def parse(config: dict[str, Any], world: int, target: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What DeepSpeed's own parser makes of a config in a world of this size.
 
     Args:
         config: As the target's file has it.
         world: Ranks.
-        target: "deepspeed", or "accelerate" for what its own plugin hands on; the Trainer hands on through it too.
+        target: Who hands it on: "deepspeed", "accelerate" or "hf-trainer".
+        arguments: The Trainer's.
 
     Returns:
-        `held` (values under the names of a config file, the batch among them), or `error`, in DeepSpeed's words.
+        `held` (values under the names of a config file, the batch among them) and `given` (what was handed on), or
+        `error`, in the words of DeepSpeed or of who did not hand it on.
     """
     from deepspeed.runtime import config as parsing
 
     joined = parsing.dist
     parsing.dist = _Ranks(world)
     try:
-        given = copy.deepcopy(config)
-        if target == "accelerate":
-            from accelerate.utils import DeepSpeedPlugin
-
-            given = DeepSpeedPlugin(hf_ds_config=given).deepspeed_config
-        return {"held": observing.held_config(parsing.DeepSpeedConfig(given))}
+        given = handed_on(config, target, world, arguments)
+        return {"held": observing.held_config(parsing.DeepSpeedConfig(copy.deepcopy(given))), "given": given}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
     finally:
