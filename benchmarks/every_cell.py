@@ -59,7 +59,7 @@ those that `dsgen needs` prints. What arrives is the config, value by value, but
 where there is no such section, which is what DeepSpeed takes a missing one for (`golden/targets.py`). So the start of a
 cell is that of every target. That this is sound is tested: what was handed on of random cells is started too, and all
 that is observed is the same, 4 of each target in `nox`, 40 in `nox -s cells`. `nox -s cells` asks this of every cell;
-`nox` of every cell for Accelerate, and of one cell for each structure for the Trainer.
+`nox` of every cell for Accelerate, and of one cell of every third structure for the Trainer.
 
 ## A world of twins
 

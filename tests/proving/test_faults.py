@@ -273,11 +273,11 @@ def test_a_parent_that_is_killed_leaves_nothing(place: Place) -> None:
     wait_until(lambda: not place.left_over(), MOST_SECONDS)
 
 
-@pytest.mark.parametrize("script", ["PROVE", "START"])
-def test_a_parent_that_is_killed_early_leaves_nothing(place: Place, script: str) -> None:
+@pytest.mark.parametrize("twins", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_parent_that_is_killed_early_leaves_nothing(place: Place, twins: bool) -> None:
     """While its server imports torch, and while a world of twins starts."""
-    early = place.start(script={"PROVE": PROVE, "START": START}[script])
-    wait_until(lambda: len(place.left_over()) > 1 if script == "PROVE" else place.mark.is_file(), MOST_SECONDS)
+    early = place.start(script=START if twins else PROVE)
+    wait_until(lambda: place.mark.is_file() if twins else len(place.left_over()) > 1, MOST_SECONDS)
 
     early.kill()
     early.communicate()
