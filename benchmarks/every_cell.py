@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import every_release  # noqa: E402 - beside this script
+import proven_ways  # noqa: E402 - beside this script
 
 from dsgen.linting.rules import RULES  # noqa: E402
 from dsgen.proving import expectations  # noqa: E402
@@ -255,7 +256,10 @@ def page(results: dict[str, Any]) -> str:
         "",
         f"All {results['cells']:,} cells of the golden matrix that have a config (hardware x model x cluster)",
         f"were started and parsed with {versions}.",
-        "This page is made of `benchmarks/every_cell.json`, the record of `nox -s cells -- update`.",
+        "This page is made of `benchmarks/every_cell.json`, the record of `nox -s cells -- update`, and of the other",
+        "records that it names.",
+        "",
+        *proven_ways.table(results, json.loads(every_release.RECORD.read_text("utf-8"))),
         "",
         "| | |",
         "|---|---:|",
