@@ -69,6 +69,10 @@ rank's tensor times the ranks, a gather is as many copies of its part (`dsgen/en
 holds each collective against gloo ranks that all hold the same). It is rank 0, the root of every broadcast; ZeRO
 pads its partitions, so every rank holds as much. At stage 3 and under AutoTP gathered weights are one part over
 and over, so no loss is asserted there.
+The golden scenarios of 0.19 are started so too, on up to 1,024 ranks: one for each structure, world and sibling in
+`nox -s cells`, one for each world in `nox`. Six of them are no start of a config alone (the program makes the
+optimizer), or ask for an operator that has no stand-in here (Lion's, Adagrad's on the CPU): these are proven on real
+ranks, and the test holds their words.
 DeepSpeed's operators of Adam and of asynchronous files are plain torch and Python in these starts; what is
 offloaded to NVMe is too small here to leave memory. Compiled operators, swapping, losses, checkpoints and
 resuming are proven on real ranks: `tests/proving/test_golden_proof.py` and

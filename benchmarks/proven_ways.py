@@ -61,6 +61,12 @@ def table(cells: Mapping[str, Any], releases: Mapping[str, Mapping[str, Any]]) -
                 "tests/proving/test_golden_proof.py",
             ),
             (
+                "the same",
+                "started as one rank of its declared world, of up to 1,024 ranks",
+                "a start for each structure, world and family, but for six",
+                "tests/proving/test_every_cell.py",
+            ),
+            (
                 "LoRA and QLoRA",
                 "as adapters of peft, on weights of 16 or 4 bits",
                 "each kind",

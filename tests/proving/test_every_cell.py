@@ -1,8 +1,9 @@
-"""Every cell of the matrix, started at its declared world size by the real DeepSpeed 0.19, and its numbers parsed."""
+"""Every cell of the matrix and every golden scenario, started at its declared world size by the real DeepSpeed 0.19."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import random
 import sys
@@ -13,13 +14,17 @@ from typing import Any
 import attrs
 import pytest
 
-from dsgen.proving.worlds import StartVerdict, World, open_world
+from dsgen.deepspeed import surface
+from dsgen.jobs import scenarios
+from dsgen.proving.sizeless import sibling
+from dsgen.proving.worlds import StartVerdict, World, WorldStart, open_world
 from dsgen.rendering import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package
 
-from golden import cells, matrix, starts, targets  # noqa: E402
+from golden import cells, matrix, scenes, starts, targets  # noqa: E402
+from golden.structures import structure  # noqa: E402
 
 pytestmark = pytest.mark.proof
 
@@ -32,6 +37,19 @@ SEED = 18
 NUMBERS = ("train batch", "micro-batch per rank", "accumulation steps")
 # In fp16 it hangs on the batch, too, in how many steps one is without an overflow.
 STEPS = ("optimizer steps", "learning rate after ", "steps that the loss scaler let through")
+
+
+LINE = "0.19."  # the release line whose scenarios are started
+# What is no start of a config alone, and why: the words. Each is proven on real ranks (test_golden_proof.py).
+NOT_AMONG_TWINS = {
+    "optimizer-8-bit-34b": "has no attribute 'param_groups'",  # the program makes the optimizer
+    "optimizer-8-bit-one-gpu": "get_grads_for_norm",
+    "optimizer-none": "zero stage 2 requires an optimizer",
+    # Among twins DeepSpeed's compiled operators have a stand-in for Adam alone.
+    "optimizer-adagrad-offload": "DeepSpeedCPUAdagrad requires the cpu_adagrad op",
+    "optimizer-lion": "has no stand-in for",
+    "optimizer-lion-offload": "DeepSpeedCPULion requires the cpu_lion op",
+}
 
 
 @functools.cache
@@ -183,3 +201,45 @@ def test_a_contradiction_is_seen_by_the_start_in_deepspeeds_words(world: World) 
     config = {**one.config, "bf16": {"enabled": True}, "fp16": {"enabled": True}}
     verdict = world.start(attrs.evolve(one, config=config))
     assert "bfloat16 and fp16 modes cannot be simultaneously enabled" in verdict.why
+
+
+@functools.cache
+def scenes_of_the_line() -> tuple[str, ...]:
+    """The scenarios of the release line that is proven."""
+    wanted = {name: scenarios.read(str(scenes.SCENARIOS / f"{name}.yaml")).deepspeed for name in scenes.names()}
+    return tuple(name for name, release in wanted.items() if surface.load(release).version.startswith(LINE))
+
+
+def declared_scenes() -> Iterator[tuple[str, WorldStart]]:
+    """A scenario for each structure, world and sibling, or for each world."""
+    seen = set()
+    for name in scenes_of_the_line():
+        job = (config := scenes.scene(name).config).plan.job
+        one = WorldStart(
+            config=config.to_dict(),
+            model=sibling(job.model),
+            world=job.world,
+            local_ranks=job.gpus_per_node,
+            rank=0,
+        )
+        kind: Any = (one.world, one.local_ranks)
+        if WHOLE:
+            kind = (*kind, structure(one.config), json.dumps(one.model, sort_keys=True))
+        if kind not in seen and (WHOLE or name not in NOT_AMONG_TWINS):
+            seen.add(kind)
+            yield name, one
+
+
+def test_golden_scenarios_start_at_their_declared_world_size(world: World) -> None:
+    asked = dict(declared_scenes())
+    wrong = {name: why for name, one in asked.items() if (why := world.start(one).why)}
+    assert {one.world for one in asked.values()} >= {1, 8, 32, 128, 1024}
+    assert {name: why for name, why in wrong.items() if NOT_AMONG_TWINS.get(name, "\0") not in why} == {}
+    if WHOLE:
+        assert set(wrong) == set(NOT_AMONG_TWINS)
+
+
+def test_another_world_than_the_declared_one_is_seen(world: World) -> None:
+    one = next(one for _, one in declared_scenes() if one.world >= 64)
+    (verdict,) = world.parse([(one.config, one.world // 2)])
+    assert "train_batch_size" in verdict.why
