@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from dsgen import targets
-from dsgen.asking.handovers import known_release, provable
+from dsgen.asking.foresight import foresight
+from dsgen.asking.handovers import provable
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled
 from dsgen.deepspeed.keys import lookup
@@ -16,18 +17,16 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.frameworks.recomputation import reenters
 from dsgen.jobs import model_configs
 from dsgen.linting import config_reader
-from dsgen.linting.files import lint_one
-from dsgen.linting.settings import Settings
 from dsgen.linting.taken import taken
 from dsgen.proving import prover
 from dsgen.proving.adaptation import rank_count
 from dsgen.proving.certificates import Certificate, Claims, Verified
+from dsgen.proving.endings import NEEDS
 from dsgen.proving.kept_proofs import Identity
 from dsgen.proving.proven_models import METHODS, Lora, ProvenModel, is_factory, of_factory
-from dsgen.proving.prover import FAILED, Foreseen, Proof
+from dsgen.proving.prover import FAILED, NOT_RUN, Proof
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.findings import Severity
 from dsgen.shapes.layers import leaves
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.filling import fill
@@ -36,7 +35,6 @@ from dsgen.targets.hf_trainer import HF_TRAINER
 __all__ = [
     "ToProve",
     "asked",
-    "foreseen",
     "identity",
     "of_rendered",
     "proven",
@@ -328,24 +326,15 @@ def _named(question: ToProve, proof: Proof) -> Proof:
     )
     if proof.outcome != FAILED or not proof.is_verdict:
         return proof
-    known = foreseen(question.given, proof)
+    said = foresight(question.given, proof)
+    if said.lacking:
+        return attrs.evolve(
+            proof,
+            outcome=NOT_RUN,
+            todo=NEEDS[said.lacking],
+            is_verdict=False,
+            foreseen=said.causes,
+            also=said.also,
+        )
     own = question.trained.factory is not None  # whose own faults no linter of configs knows
-    return attrs.evolve(proof, foreseen=known or (None if own else ()))
-
-
-def foreseen(config: Mapping[str, Any], proof: Proof) -> tuple[Foreseen, ...]:
-    """What lint says of a config that failed: its errors, and where a check failed its warnings too.
-
-    Those that name a key of the engine's words come first.
-    """
-    least = Severity.ERROR if proof.error else Severity.WARNING
-    said = Settings(
-        target=_ALONE,
-        deepspeed=known_release(proof.versions.get("deepspeed", "")),
-        severity=Severity.INFO,
-        world_size=None,
-    )
-    findings = [item for item in lint_one(config, said).findings if item.severity >= least]
-    words = f"{proof.error or ''} {' '.join(f'{check.name} {check.observed}' for check in proof.failed_checks)}"
-    named = sorted(findings, key=lambda item: (-item.severity, item.path.rpartition(".")[2] not in words))
-    return tuple(Foreseen(item.rule, item.code, item.message) for item in named)
+    return attrs.evolve(proof, foreseen=said.causes or (None if own else ()), also=said.also)

@@ -117,6 +117,7 @@ class Family:
     Attributes:
         autotp: What AutoTP splits.
         experts_ever_stacked: All experts were one tensor in transformers 4 too, where others had layers for each.
+        hybrid: DeepSpeed's hybrid engine replaces its blocks by inference kernels, with the class of transformers 5.23.
         older_loss: What its class did with the logits in older releases of transformers.
         leaf: DeepSpeed gathers a mixture whole at stage 3, its router among the experts, and takes its gradients when
             all of them are there (runtime/zero: z3 leaf modules).
@@ -150,6 +151,7 @@ class Family:
     buffers: Callable[[Model], int] = _no_buffers
 
     autotp: AutoTP = AutoTP()  # noqa: RUF009 - as above
+    hybrid: bool = False
     older_loss: OlderLoss = OlderLoss()  # noqa: RUF009 - as above
     leaf: bool = False
     leaf_class: str = ""

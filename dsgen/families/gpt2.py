@@ -54,6 +54,7 @@ def _mlp(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
 GPT2 = Family(
     model_type="gpt2",
     huggingface="GPT2LMHeadModel",
+    hybrid=True,
     keys=keys(12, 768, 12, HEADS, SPLIT, FOUR_H, 50257, 1024, tied=True, names=GPT2_NAMES),
     gated=False,
     pinned={"add_cross_attention": False},

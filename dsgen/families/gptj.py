@@ -89,6 +89,7 @@ def _pairs(tape: Tape, tensor: Tensor) -> Tensor:
 GPTJ = Family(
     model_type="gptj",
     huggingface="GPTJForCausalLM",
+    hybrid=True,
     keys=keys(28, 4096, 16, HEADS, SPLIT, FOUR_H, 50400, 2048, tied=False, names=GPT2_NAMES),
     gated=False,
     autotp=AutoTP(biased_rows=True),

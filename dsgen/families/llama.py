@@ -15,6 +15,7 @@ BLOCK = (*rows.attention(bias="attention_bias"), *rows.gated_mlp(bias="mlp_bias"
 LLAMA = Family(
     model_type="llama",
     huggingface="LlamaForCausalLM",
+    hybrid=True,
     keys=keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False),
     layout=rows.llama_frame(dense=BLOCK),
     forward=llama_forward(liger_norm=liger.norm),

@@ -10,7 +10,7 @@ import attrs
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["Adaptation", "adapt", "rank_count", "resolve_batch", "tensor_parallel_degree"]
+__all__ = ["BATCH_KEYS", "Adaptation", "adapt", "rank_count", "resolve_batch", "tensor_parallel_degree"]
 
 _DEFAULT_RANKS = 2  # the fewest that partition anything
 _MICRO_BATCH = 4  # the largest micro-batch that a proof runs
@@ -21,6 +21,7 @@ _BUFFER_SIZE = 10_000_000  # elements; more than any tensor of the tiny models
 _SUB_GROUP, _LEAST_GROUP = 4_500_000, 1 << 18
 
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+BATCH_KEYS = (_TRAIN, _MICRO, _STEPS)
 _LESS = "the proof tests the config, not the load"
 _TEMPORARY = "a temporary folder, removed after the proof"
 # Keys that make DeepSpeed write outside the proof's own folder.
@@ -113,7 +114,7 @@ def resolve_batch(config: Mapping[str, Any], ranks: int) -> tuple[int, int, int]
         The three numbers in samples, samples per rank and micro-steps; None where DeepSpeed would refuse. AutoTP does
         not change them: DeepSpeed multiplies by all ranks.
     """
-    written = [config.get(key) for key in (_TRAIN, _MICRO, _STEPS)]
+    written = [config.get(key) for key in BATCH_KEYS]
     if any(value is not None and not _is_count(value) for value in written):
         return None
     train, micro, steps = (value if _is_count(value) else 0 for value in written)  # 0: not written
@@ -130,7 +131,7 @@ def resolve_batch(config: Mapping[str, Any], ranks: int) -> tuple[int, int, int]
 
 def _rescale(config: dict[str, Any], ranks: int) -> list[Adaptation]:
     """Make the batch fields those of a tiny run on these ranks; a contradiction stays, for DeepSpeed to say so."""
-    written = {key: config[key] for key in (_TRAIN, _MICRO, _STEPS) if config.get(key) is not None}
+    written = {key: config[key] for key in BATCH_KEYS if config.get(key) is not None}
     if not all(_is_count(value) for value in written.values()):
         return []
     micro, steps = written.get(_MICRO), written.get(_STEPS)

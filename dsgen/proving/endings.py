@@ -7,9 +7,14 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["INSTALL", "ended_badly", "not_built", "one_line"]
+__all__ = ["INSTALL", "NEEDS", "ended_badly", "not_built", "one_line"]
 
 INSTALL = 'pip install "dsgen[proof]"'
+# What a machine lacks -> what to do; the config may be right.
+NEEDS = {
+    "a GPU": "this needs a GPU: run the proof on a machine that has one (--device cuda)",
+    "a package of Python": "install what DeepSpeed asks for beside it, and run the proof again",
+}
 _DONE = "done"  # the engine's word for "past the last phase"
 _MESSAGE_CHARACTERS = 400  # of an engine's error; pydantic's are long
 _OF_A_KILL = "the kernel does that when memory runs out (dmesg says so), or somebody did: run it again"
@@ -96,7 +101,7 @@ def not_built(failed: Mapping[str, str]) -> tuple[str, str]:
     elif "Ninja is required" in words:
         todo = f"{INSTALL} brings ninja"
     elif "not been implemented" in words or "not compatible" in words:
-        todo = "this operator needs a GPU: run the proof on a machine that has one"
+        todo = NEEDS["a GPU"]
     else:
         todo = "DeepSpeed compiles its operators at first use: install a C++ compiler (g++), and for CUDA its toolkit"
     return f"DeepSpeed's {name} could not be built: {one_line(words)}", todo

@@ -62,7 +62,8 @@ class Proof:
     model_sha256: str = ""  # of it, adapters included (`ProvenModel.sha256`)
     is_verdict: bool = True  # whether a failure is DeepSpeed's word about the config; a crash or a full disk is not
     phase_seconds: Mapping[str, float] = attrs.field(factory=dict)  # of each phase, on the slowest rank
-    foreseen: tuple[Foreseen, ...] | None = None  # what lint says of a config that failed; None: it was not asked
+    foreseen: tuple[Foreseen, ...] | None = None  # what lint says that explains a failure; None: it was not asked
+    also: tuple[Foreseen, ...] = ()  # what lint says of something else
 
     @property
     def failed_checks(self) -> tuple[Check, ...]:

@@ -11,7 +11,7 @@ from dsgen.proving.proven_models import TINY_LLAMA
 from dsgen.report.wrapping import wrapped
 
 if TYPE_CHECKING:
-    from dsgen.proving.prover import Adaptation, Check, Proof
+    from dsgen.proving.prover import Adaptation, Check, Foreseen, Proof
 
 __all__ = ["junit", "text"]
 
@@ -19,7 +19,7 @@ _WIDTH = 80
 _NAME_WIDTH = 38
 _VALUE_WIDTH = 34
 _KINDS = {"proved": "", "failed": "failure", "not run": "skipped"}  # outcome -> element of a test case
-_MOST_RULES = 3  # beside the first
+_MOST_RULES = 3  # in one line
 
 
 def text(proof: Proof) -> str:
@@ -62,13 +62,17 @@ def _foreseen(proof: Proof) -> list[str]:
     if proof.foreseen is None:
         return []
     if not proof.foreseen:
-        return wrapped(
-            "dsgen lint did not foresee this: it has a hole. Please report it with the config and the lines above.",
-            "  ",
-        )
+        hole = "dsgen lint did not foresee this: it has a hole. Please report it with the config and the lines above."
+        return wrapped(hole, "  ") + _also(proof.also, "of something else")
     first, *others = proof.foreseen
-    lines = wrapped(f"foreseen by dsgen lint: {first.rule} ({first.code}): {first.message}", "  ")
-    return lines + [f"  also {item.rule} ({item.code})" for item in others[:_MOST_RULES]]
+    said = "foreseen by dsgen lint" if proof.outcome == "failed" else "dsgen lint says so"
+    lines = wrapped(f"{said}: {first.rule} ({first.code}): {first.message}", "  ")
+    return lines + _also(others, "of the same") + _also(proof.also, "of something else")
+
+
+def _also(items: Sequence[Foreseen], of: str) -> list[str]:
+    names = ", ".join(f"{item.rule} ({item.code})" for item in items[:_MOST_RULES])
+    return wrapped(f"dsgen lint also says, {of}: {names}", "  ") if names else []
 
 
 def junit(proofs: Sequence[tuple[str, Proof]]) -> str:

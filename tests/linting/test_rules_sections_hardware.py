@@ -150,6 +150,20 @@ def test_what_runs_otherwise_than_written_is_a_warning(rule: str) -> None:
     assert said(IN_VAIN[rule]) == {rule: "warning"}
 
 
+@pytest.mark.parametrize(
+    ("model", "severity"), [(None, "warning"), ("llama-3.2-1b", "error"), ("gpt2", "error"), ("qwen2.5-0.5b", None)]
+)
+def test_the_hybrid_engine_stops_on_a_cpu_for_the_families_that_it_has_kernels_for(
+    model: str | None, severity: str | None
+) -> None:
+    """Seen with tiny models of them; a Qwen trains on."""
+    facts = Facts(world_size=2, accelerator="cpu", model=model)
+    on_a_gpu = Facts(world_size=2, model=model)
+
+    assert said(IN_VAIN["hybrid-engine-on"], facts).get("hybrid-engine-needs-gpu") == severity
+    assert "hybrid-engine-needs-gpu" not in said(IN_VAIN["hybrid-engine-on"], on_a_gpu)
+
+
 def test_what_the_program_calls_makes_it_right() -> None:
     calls = frozenset({"checkpointing.configure", "engine.compile", "engine.generate", "deepspeed --autotuning"})
     change = {key: value for one in IN_VAIN.values() for key, value in one.items()}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import functools
+import importlib.util
 from typing import Any
 
 import pytest
+from chosen import chosen
 
-from dsgen.asking.proofs import foreseen
+from dsgen.asking.foresight import foresight
+from dsgen.asking.proofs import ToProve, proven
+from dsgen.linting import linter
+from dsgen.linting.rules import RULES
 from dsgen.proving import prover
+from dsgen.report import proof as report
 
 pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
@@ -72,29 +77,162 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@functools.cache
-def proofs() -> dict[str, prover.Proof]:
-    """All of them, in one session."""
-    return dict(
-        zip(BROKEN, prover.prove_many([config for config, _ in BROKEN.values()], device="cpu", steps=1), strict=True)
-    )
+# What is wrong elsewhere, beside a fault that stops the start first -> the rule of that, and the one of the other.
+BESIDE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a schedule without its length, and steps_per_print 0": (
+        {
+            **BASE,
+            "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10}},
+            "steps_per_print": 0,
+        },
+        "scheduler-argument-missing",
+        "rejected-value",
+    ),
+    "a key of ZeRO with a slip, and clipping as text": (
+        {**zero(2, overlap_com=True), "gradient_clipping": "1.0"},
+        "rejected-key",
+        "rejected-value",
+    ),
+    "stage 4, and a schedule that is none": (
+        {**zero(4), "scheduler": {"type": "Cosine", "params": {}}},
+        "rejected-value",
+        "unknown-scheduler",
+    ),
+}
+# What is right and needs a GPU -> the rule that says so.
+NEEDS_GPU: dict[str, tuple[dict[str, Any], str]] = {
+    "quantized weights": (zero(3, zero_quantized_weights=True), "quantizers-need-a-gpu"),
+    "quantized frozen weights": (zero(3, zero_quantized_nontrainable_weights=True), "quantizers-need-a-gpu"),
+    "SuperOffload": (
+        zero(3, offload_optimizer={"device": "cpu", "super_offload": True}),
+        "super-offload-needs-cuda",
+    ),
+    "the hybrid engine": ({**zero(2), "hybrid_engine": {"enabled": True}}, "hybrid-engine-needs-gpu"),
+    "GPUDirect Storage": ({**zero(3), "aio": {"use_gds": True}}, "gds-without-cuda"),
+    "ZenFlow at stage 3": (
+        zero(
+            3,
+            offload_optimizer={"device": "cpu"},
+            zenflow={"topk_ratio": 0.1, "select_strategy": "step", "select_interval": 8, "update_interval": 4},
+        ),
+        "zenflow-without-offload",
+    ),
+}
+# What is wrong on every machine, beside something that needs a GPU and was not reached.
+WRONG_EVERYWHERE = {**zero(3, zero_quantized_weights=True), "train_micro_batch_size_per_gpu": "four"}
+BATCH_OF_MANY = {
+    **BASE, "train_batch_size": 4096, "train_micro_batch_size_per_gpu": 16, "gradient_accumulation_steps": 8,
+    "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10}},
+}  # fmt: skip
+MUP = {**zero(0), "optimizer": {"type": "MuAdam", "params": {"lr": 1e-3}}}
+MORE = {"wrong everywhere": WRONG_EVERYWHERE, "the batch of 32 GPUs": BATCH_OF_MANY, "an optimizer of a package": MUP,
+        "right": BASE}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def proofs(request: pytest.FixtureRequest) -> dict[str, prover.Proof]:
+    """All that are asked about, in one session."""
+    every = {name: case[0] for name, case in {**BROKEN, **BESIDE, **NEEDS_GPU}.items()} | MORE
+    names = list(dict.fromkeys([*chosen(request), *MORE]))
+    asked = [ToProve(written=every[name], given=every[name]) for name in names]
+    return dict(zip(names, proven(asked, device="cpu", steps=1), strict=True))
+
+
+def causes(proof: prover.Proof) -> list[str]:
+    """The rules that explain it, best first."""
+    assert proof.foreseen is not None
+    return [item.rule for item in proof.foreseen]
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_lint_had_said_why_a_start_fails(name: str) -> None:
+def test_lint_had_said_why_a_start_fails(name: str, proofs: dict[str, prover.Proof]) -> None:
     """Whoever adds a config that stops and that no rule knows has the linter's hole before him."""
-    config, rule = BROKEN[name]
-    proof = proofs()[name]
+    _, rule = BROKEN[name]
+    proof = proofs[name]
 
     assert proof.outcome == prover.FAILED
     assert proof.error is not None or proof.failed_checks
     assert proof.phase in ("load", "initialize", "step", "checkpoint")
-    assert foreseen(config, proof)[0].rule == rule, proof.error
+    assert causes(proof)[:1] == [rule], proof.error
 
 
-def test_a_config_that_starts_has_no_error_of_lint() -> None:
-    """The other side: what starts is not blamed."""
-    (proof,) = prover.prove_many([BASE], device="cpu", steps=1)
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_is_wrong_beside_the_cause_is_no_cause(name: str, proofs: dict[str, prover.Proof]) -> None:
+    _, cause, other = BESIDE[name]
+    proof = proofs[name]
 
-    assert proof.outcome == prover.PROVED
-    assert foreseen(BASE, proof) == ()
+    assert proof.outcome == prover.FAILED
+    assert causes(proof) == [cause], proof.error
+    assert [item.rule for item in proof.also] == [other]
+    told = " ".join(report.text(proof).split())
+    assert f"foreseen by dsgen lint: {cause} " in told
+    assert f"dsgen lint also says, of something else: {other} " in told
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_an_error_of_something_else_masks_no_hole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same starts, as if nobody had written the rule that foresees them."""
+    config, cause, other = BESIDE[name]
+    monkeypatch.setattr(linter, "RULES", [rule for rule in RULES if rule.name != cause])
+
+    (proof,) = proven([ToProve(written=config, given=config)], device="cpu", steps=1)
+
+    assert proof.outcome == prover.FAILED
+    assert causes(proof) == []
+    assert [item.rule for item in proof.also] == [other]
+    told = " ".join(report.text(proof).split())
+    assert "it has a hole" in told
+    assert f"dsgen lint also says, of something else: {other} " in told
+
+
+@pytest.mark.parametrize("name", NEEDS_GPU)
+def test_what_needs_a_gpu_is_not_run_on_a_cpu(name: str, proofs: dict[str, prover.Proof]) -> None:
+    """DeepSpeed stops, and the config is right: another machine can prove it."""
+    _, rule = NEEDS_GPU[name]
+    proof = proofs[name]
+
+    assert (proof.outcome, proof.is_verdict) == (prover.NOT_RUN, False)
+    assert proof.error
+    assert causes(proof) == [rule]
+    assert "--device cuda" in str(proof.todo)
+    assert [item.rule for item in proof.also] == []
+    told = " ".join(report.text(proof).split())
+    assert told.startswith("not run")
+    assert "this needs a GPU" in told
+    assert f"dsgen lint says so: {rule} " in told
+    assert "hole" not in told
+
+
+def test_what_is_wrong_everywhere_fails_on_a_cpu_too(proofs: dict[str, prover.Proof]) -> None:
+    """What needs a GPU beside it is not what failed."""
+    proof = proofs["wrong everywhere"]
+
+    assert proof.outcome == prover.FAILED
+    assert causes(proof) == ["rejected-value"]
+
+
+def test_a_package_that_is_not_here_is_no_fault_of_the_config(proofs: dict[str, prover.Proof]) -> None:
+    """MuAdam needs mup, which nobody installs with DeepSpeed."""
+    assert importlib.util.find_spec("mup") is None
+    proof = proofs["an optimizer of a package"]
+
+    assert (proof.outcome, proof.is_verdict) == (prover.NOT_RUN, False)
+    assert causes(proof) == ["optimizer-package-missing"]
+    assert "install" in str(proof.todo)
+
+
+def test_lint_judges_the_batch_that_the_ranks_read(proofs: dict[str, prover.Proof]) -> None:
+    """A batch of 32 GPUs is right, and two ranks prove a smaller one: nothing is said of it."""
+    proof = proofs["the batch of 32 GPUs"]
+
+    assert (proof.outcome, proof.ranks) == (prover.FAILED, 2)
+    assert causes(proof) == ["scheduler-argument-missing"]
+    assert proof.also == ()
+
+
+def test_a_config_that_starts_has_no_error_of_lint(proofs: dict[str, prover.Proof]) -> None:
+    """The other side: what starts is not blamed, and lint has no error of it."""
+    assert proofs["right"].outcome == prover.PROVED
+    assert proofs["right"].foreseen is None
+    said = foresight(BASE, proofs["right"])
+    assert (said.causes, said.also, said.lacking) == ((), (), "")

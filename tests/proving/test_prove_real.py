@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from chosen import chosen
 
+from dsgen.asking.foresight import foresight
 from dsgen.proving import prover
 
 pytestmark = [pytest.mark.proof, pytest.mark.operators, pytest.mark.usefixtures("warm")]
@@ -67,30 +68,51 @@ RIGHT: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# name -> config, the phase that refuses it (None: all phases pass, a check fails), words of the error or the check
-WRONG: dict[str, tuple[dict[str, Any], str | None, str]] = {
+# name -> config, the phase that refuses it (None: all phases pass, a check fails), words of the error or the check, and
+# the rule of lint that foresees it
+WRONG: dict[str, tuple[dict[str, Any], str | None, str, str]] = {
     "misspelt section": (
-        {**BASE, **BF16, "zero_optimisation": {"stage": 3}}, None, "written keys DeepSpeed never reads",
+        {**BASE, **BF16, "zero_optimisation": {"stage": 3}}, None, "written keys DeepSpeed never reads", "unread-key",
     ),
     "misplaced lr": (
         {**BASE, **BF16, "optimizer": {**BASE["optimizer"], "lr": 5e-4}}, None, "written keys DeepSpeed never reads",
+        "optimizer-argument-beside-params",
     ),
-    "auto batch": ({**BASE, **BF16, "train_batch_size": "auto"}, "load", "'>' not supported"),
-    "auto bucket": ({**BASE, **BF16, **zero(2, reduce_bucket_size="auto")}, None, "keys left to 'auto'"),
-    "tp_size": ({**BASE, **BF16, "tensor_parallel": {"tp_size": 2}}, "load", "Extra inputs are not permitted"),
-    "batch that never multiplies": ({**BASE, **BF16, "train_batch_size": 500}, "load", "train_batch_size"),
+    "auto batch": (
+        {**BASE, **BF16, "train_batch_size": "auto"}, "load", "'>' not supported", "auto-outside-hugging-face",
+    ),
+    "auto bucket": (
+        {**BASE, **BF16, **zero(2, reduce_bucket_size="auto")}, None, "keys left to 'auto'",
+        "auto-outside-hugging-face",
+    ),
+    "tp_size": (
+        {**BASE, **BF16, "tensor_parallel": {"tp_size": 2}}, "load", "Extra inputs are not permitted",
+        "tensor-parallel-key",
+    ),
+    "batch that never multiplies": (
+        {**BASE, **BF16, "train_batch_size": 500}, "load", "train_batch_size", "batch-never-adds-up",
+    ),
     "schedule without its length": (
         {**BASE, **BF16, "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10}}},
-        "initialize", "total_num_steps",
+        "initialize", "total_num_steps", "scheduler-argument-missing",
     ),
     "unknown optimizer parameter": (
         {**BASE, **BF16, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "beta": 0.9}}}, "initialize", "beta",
+        "unknown-optimizer-argument",
     ),
-    "clipping as text": ({**BASE, **BF16, "gradient_clipping": "1.0"}, "step", "not supported between"),
-    "parameter offload at stage 2": ({**BASE, **BF16, **zero(2, offload_param=CPU)}, None, "parameter place"),
-    "optimizer offload at stage 0": ({**BASE, **BF16, **zero(0, offload_optimizer=CPU)}, None, "optimizer state place"),
+    "clipping as text": (
+        {**BASE, **BF16, "gradient_clipping": "1.0"}, "step", "not supported between", "rejected-value",
+    ),
+    "parameter offload at stage 2": (
+        {**BASE, **BF16, **zero(2, offload_param=CPU)}, None, "parameter place", "offload-param-below-stage-3",
+    ),
+    "optimizer offload at stage 0": (
+        {**BASE, **BF16, **zero(0, offload_optimizer=CPU)}, None, "optimizer state place",
+        "offload-optimizer-at-stage-0",
+    ),
     "AutoTP, stage 3 and three batch keys": (
         {**BASE, **BF16, **zero(3), "tensor_parallel": {"autotp_size": 2}}, "initialize", "train_batch_size",
+        "tensor-parallel-zero-3-batch",
     ),
 }  # fmt: skip
 
@@ -101,7 +123,7 @@ COMPARED = ("stage 0 bf16", "stage 1 bf16", "stage 1 fp16", "stage 2 offload")  
 @pytest.fixture(scope="module")
 def proofs(request: pytest.FixtureRequest) -> dict[str, prover.Proof]:
     """All that are asked about, in one session."""
-    every = {**RIGHT, **{name: config for name, (config, _, _) in WRONG.items()}}
+    every = {**RIGHT, **{name: config for name, (config, *_) in WRONG.items()}}
     configs = {name: every[name] for name in dict.fromkeys([*chosen(request), *COMPARED])}
     return dict(zip(configs, prover.prove_many(configs.values(), device="cpu", timeout_seconds=400), strict=True))
 
@@ -117,7 +139,7 @@ def test_deepspeed_takes_the_right_ones(name: str, proofs: dict[str, prover.Proo
 @pytest.mark.parametrize("name", WRONG)
 def test_deepspeed_fails_the_wrong_ones(name: str, proofs: dict[str, prover.Proof]) -> None:
     """In the phase and for the reason that surface.md records, or in the check that sees it."""
-    _, phase, words = WRONG[name]
+    _, phase, words, _ = WRONG[name]
     proof = proofs[name]
     assert proof.outcome == prover.FAILED
     if phase is None:
@@ -127,6 +149,17 @@ def test_deepspeed_fails_the_wrong_ones(name: str, proofs: dict[str, prover.Proo
         assert proof.phase == phase
         assert words in str(proof.error)
         assert str(proof.site).startswith("deepspeed/")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_rule_of_lint_foresees_each(name: str, proofs: dict[str, prover.Proof]) -> None:
+    """By its name, and as the only cause."""
+    config, _, _, rule = WRONG[name]
+
+    said = foresight(config, proofs[name])
+
+    assert [item.rule for item in said.causes] == [rule]
+    assert said.lacking == ""
 
 
 def test_observations_are_the_engines(proofs: dict[str, prover.Proof]) -> None:

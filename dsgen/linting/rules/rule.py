@@ -12,7 +12,14 @@ import attrs
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
-__all__ = ["Rule", "Rules"]
+__all__ = ["OF_ANOTHER_TYPE", "Rule", "Rules"]
+
+# Python's words on a value of a type that nobody expected.
+OF_ANOTHER_TYPE = (
+    r"(?:between instances of|operand type\(s\) for) .*'{type}'",
+    r"must be [\w ]+, not {type}\b",
+    r"'{type}' object (?:has no attribute|is not)",
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +43,9 @@ class Rule:
         general: Whether it gives way to any other rule that points at the same key.
         added: First release of dsgen that has it.
         about_versions: Whether it speaks of what changed between releases, so that `dsgen migrate` applies its fixes.
+        shows: What DeepSpeed says when it stops for this, or the check of `dsgen prove` that does not hold, where those
+            words name neither the key nor its value and `why` does not quote them: regular expressions, in which {type}
+            is Python's name for the type of the value.
         check: The faults of one subject.
     """
 
@@ -55,6 +65,7 @@ class Rule:
     general: bool = False
     added: str = "0.1.0"
     about_versions: bool = False
+    shows: tuple[str, ...] = ()
 
 
 class Rules(Sequence[Rule]):

@@ -59,5 +59,6 @@ RULE = Rule(
         "probes B_tb3_w2, B_tb_micro_nondiv, B_tb_lt_world, B_tb_gas_nondiv",
     ),
     check=check,
+    shows=("has to be greater than 0", "Check batch related parameters"),
     given={"world_size": 8},
 )

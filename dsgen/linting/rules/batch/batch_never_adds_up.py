@@ -43,4 +43,5 @@ RULE = Rule(
     instead='{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4}',
     evidence=("deepspeed/runtime/config.py (0.19.8): _batch_assertion", "probes B_mismatch, B_tb_only_odd"),
     check=check,
+    shows=("has to be greater than 0", "Check batch related parameters"),
 )

@@ -36,4 +36,5 @@ RULE = Rule(
     instead='{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1}',
     evidence=("deepspeed/runtime/config.py (0.19.8): _batch_assertion", "probes B_gas0, B_micro0"),
     check=check,
+    shows=("has to be greater than 0",),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.coercion import refused_at
 from dsgen.deepspeed.keys import Key, check_value, say
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.rules.values import idle_removal, judged, rewriting
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
@@ -60,5 +60,6 @@ RULE = Rule(
 }""",
     evidence=("DeepSpeed 0.19.8 run with every key and values of every JSON type",),
     check=check,
+    shows=(*OF_ANOTHER_TYPE, "(?:modulo|division) by zero"),
     general=True,
 )

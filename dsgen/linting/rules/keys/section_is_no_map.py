@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.deepspeed.keys import say
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.rules.values import idle_removal, outdone
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
@@ -72,4 +72,5 @@ RULE = Rule(
 }""",
     evidence=("DeepSpeed 0.19.8 run with every section as each JSON type",),
     check=check,
+    shows=OF_ANOTHER_TYPE,
 )

@@ -70,5 +70,6 @@ RULE = Rule(
         "the Trainer of transformers 5.23.0 run with the older key: benchmarks/data/program-verdicts.json",
     ),
     check=check,
+    shows=("ZeRO-Offload with a client provided optimizer",),
     given={"client_optimizer": "torch"},
 )

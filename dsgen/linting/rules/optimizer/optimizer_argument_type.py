@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.arguments import arguments, built_optimizer, number, number_fix, schedule_hides_lr
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -74,4 +74,5 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run with one beta, three betas and texts",
     ),
     check=check,
+    shows=(*OF_ANOTHER_TYPE, "incompatible function arguments"),
 )

@@ -51,5 +51,6 @@ RULE = Rule(
         "probes Z_no_opt_z2, Z_no_opt_z3",
     ),
     check=check,
+    shows=("requires an optimizer", "must provide optimizer during init"),
     given={"client_optimizer": "none"},
 )

@@ -52,4 +52,5 @@ RULE = Rule(
         "probes A_opt_name_key, A_opt_no_type_z0",
     ),
     check=check,
+    shows=("requires an optimizer", "must provide optimizer during init"),
 )

@@ -52,4 +52,5 @@ RULE = Rule(
         "probes OPT_SGD_z2, OPT_RMSprop_z1, OPT_SGD_allow",
     ),
     check=check,
+    shows=("untested ZeRO Optimizer",),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.batch_sizes import SEQUENCE_ALONE
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Remove, Severity
 
@@ -53,5 +53,6 @@ RULE = Rule(
     instead='{"train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 2, "data_parallel_size": 4}',
     evidence=("deepspeed/runtime/config.py (0.19.8): world_size", "probe SP_str; run with 0, -1, null and both sizes"),
     check=check,
+    shows=OF_ANOTHER_TYPE,
     since="0.15.0",
 )

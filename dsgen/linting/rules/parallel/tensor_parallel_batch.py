@@ -57,6 +57,7 @@ RULE = Rule(
         "deepspeed/runtime/config.py (0.19.8): world_size; probes TP_tb_dp_w2, TP_w4_dp2_z1_tb4 and TP_w4_dp2_z1",
     ),
     check=check,
+    shows=("has to be greater than 0", "Check batch related parameters"),
     given={"world_size": 8},
     since="0.16.4",
 )

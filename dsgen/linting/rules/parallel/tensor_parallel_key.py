@@ -54,5 +54,6 @@ RULE = Rule(
         "probes TP_key_tp_size, TP_key_enabled, TP_key_tp_group_size",
     ),
     check=check,
+    shows=("TPTrainingConfig enabled Extra",),
     since="0.16.4",
 )

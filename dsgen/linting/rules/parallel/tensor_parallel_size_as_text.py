@@ -37,5 +37,6 @@ RULE = Rule(
     instead='{"train_micro_batch_size_per_gpu": 1, "tensor_parallel": {"autotp_size": 2}}',
     evidence=("deepspeed/__init__.py (0.18.9, 0.19.8): initialize", "probes TP_autotp_str, TP_autotp_auto"),
     check=check,
+    shows=("not supported between instances of 'str'",),
     since="0.18.9",
 )

@@ -53,6 +53,7 @@ RULE = Rule(
 }""",
     evidence=("probes TPZ3_tb2_mb_gas, TPZ3_tb4_mb_gas, TPZ3_tb4_mb; run with a world of 4 on 0.19.8",),
     check=check,
+    shows=("Check batch related parameters",),
     given={"world_size": 8},
     since="0.19.4",
 )

@@ -71,5 +71,6 @@ RULE = Rule(
         "probe P_autocast_badmodule",
     ),
     check=check,
+    shows=("Failed to import lower precision safe module",),
     since="0.17.2",
 )

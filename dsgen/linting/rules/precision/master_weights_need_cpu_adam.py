@@ -74,5 +74,6 @@ RULE = Rule(
         "probes P_bf16_master_z2_nooff, P_bf16_master_z2_optstates, F16p_master_nooff",
     ),
     check=check,
+    shows=("Master weights feature requires",),
     since="0.18.3",
 )

@@ -43,5 +43,6 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run with both",
     ),
     check=check,
+    shows=("are mutually exclusive",),
     since="0.18.3",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.autos import autos, outcome
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -49,5 +49,6 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run with the word at every key; probes T_bf16_enabled_auto, T_micro_auto, T_clip_auto",
     ),
     check=check,
+    shows=(*OF_ANOTHER_TYPE, "incompatible function arguments", "'auto'"),
     given={"target": "deepspeed"},
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.arguments import TORCH_NUMBERS, arguments, built_schedule, number_fix
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -76,4 +76,5 @@ RULE = Rule(
 }""",
     evidence=("deepspeed/runtime/lr_schedules.py (0.19.8)", "DeepSpeed 0.19.8 run with a text at each argument"),
     check=check,
+    shows=OF_ANOTHER_TYPE,
 )

@@ -50,4 +50,5 @@ RULE = Rule(
         "probes SCH_torch, SCH_torch_z0, SCH_torch_bf16z0",
     ),
     check=check,
+    shows=("is not an Optimizer",),
 )

@@ -24,4 +24,5 @@ RULES = Rules(
     "profiler_left_on",
     "autotuning_ends_the_run",
     "chatty_output",
+    "hybrid_engine_needs_gpu",
 )

@@ -49,4 +49,5 @@ RULE = Rule(
         "seen on 0.19.8: KeyError: 'CROSS_SIZE' in deepspeed.initialize, at stages 2 and 3",
     ),
     check=check,
+    shows=("UniversalParallelInfo", "CROSS_SIZE"),
 )

@@ -43,5 +43,6 @@ RULE = Rule(
 }""",
     evidence=("deepspeed/runtime/swap_tensor/aio_config.py (0.19.8)",),
     check=check,
+    shows=("GDS currently only supported for CUDA",),
     given={"accelerator": "cpu"},
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.rules.texts import bare_texts, is_placeholder, severity_at, word
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
@@ -49,4 +49,5 @@ RULE = Rule(
 }""",
     evidence=("hjson 3.1.0: decoder.py, scantfnns",),
     check=check,
+    shows=OF_ANOTHER_TYPE,
 )

@@ -51,5 +51,6 @@ RULE = Rule(
         "probes ZPP_hpz2_z3_w3, ZPP_hpz8_gt_world",
     ),
     check=check,
+    shows=(r"\d is not divisible by \d",),
     given={"world_size": 12},
 )

@@ -60,4 +60,5 @@ RULE = Rule(
         "deepspeed/ops/adam/cpu_adam.py (0.19.8): step; probe O_opt_stage0 (on a CPU it runs)",
     ),
     check=check,
+    shows=("optimizer state place",),
 )

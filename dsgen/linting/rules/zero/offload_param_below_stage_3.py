@@ -49,4 +49,5 @@ RULE = Rule(
         "probes O_param_stage0, O_param_stage1, O_param_stage2",
     ),
     check=check,
+    shows=("parameter place",),
 )

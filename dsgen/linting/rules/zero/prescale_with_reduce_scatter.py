@@ -47,4 +47,5 @@ RULE = Rule(
         "probes Z_prescale_z2, Z_prescale_z3, Z_predivide_z2",
     ),
     check=check,
+    shows=("pre-scale gradients is not yet supported",),
 )

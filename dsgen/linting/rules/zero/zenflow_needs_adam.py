@@ -62,5 +62,6 @@ RULE = Rule(
 }""",
     evidence=("deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py (0.19.8); run with Lion, Adagrad, SGD and RMSprop",),
     check=check,
+    shows=("unexpected keyword argument 'step_id'",),
     since="0.17.5",
 )
