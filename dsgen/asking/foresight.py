@@ -74,12 +74,13 @@ def foresight(config: Mapping[str, Any], proof: Proof) -> Foresight:
     unequipped = _findings(read, proof, proof.device, _PACKAGES)
     known = surface.load(known_release(proof.versions.get("deepspeed", "")))
     words = f"{proof.error or ''} {' '.join(f'{one.name}: {one.observed}' for one in proof.failed_checks)}"
-    worth = [(explains(item, read, words, known), item) for item in _once((*here, *unequipped))]
-    causes = sorted((pair for pair in worth if pair[0] < UNEXPLAINED), key=lambda pair: (-pair[1].severity, pair[0]))
     least = Severity.ERROR if proof.error else Severity.WARNING
-    also = [
-        item for value, item in worth if value == UNEXPLAINED and item.severity >= least and _is_among(item, anywhere)
-    ]
+    worth = [(explains(item, read, words, known), item) for item in _once((*here, *unequipped))]
+    # A warning is about what runs; it explains a stop only where its rule knows the words.
+    worth = [(value if item.severity >= least or not value else UNEXPLAINED, item) for value, item in worth]
+    causes = sorted((pair for pair in worth if pair[0] < UNEXPLAINED), key=lambda pair: (-pair[1].severity, pair[0]))
+    others = [item for value, item in worth if value == UNEXPLAINED and item.severity >= least]
+    also = [item for item in others if _is_among(item, anywhere)]
     lacking = ""
     if causes and not any(_is_among(item, anywhere) for _, item in causes):
         lacking = "a GPU" if any(_is_among(item, here) for _, item in causes) else "a package of Python"
