@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib import metadata
@@ -16,6 +17,7 @@ import attrs
 from dsgen.documents.writing import ensure_writable, write_atomically
 from dsgen.proving.adaptation import Adaptation
 from dsgen.proving.checks import Check
+from dsgen.proving.factories import source_sha256
 from dsgen.proving.proven_models import ProvenModel
 from dsgen.proving.prover import PROVED, Proof, config_hash
 from dsgen.shapes.errors import mistake
@@ -36,12 +38,22 @@ FORMAT = "dsgen-proof"
 SCHEMA_VERSION = 1
 _MOST_BYTES = 4 << 20  # a certificate has some ten thousand; more is another file
 _SHOWN = 12  # letters of a hash in a sentence
-_PROVEN = ("made", "versions", "model", "target", "ranks", "device")  # of a certificate, said beside every answer
+_PROVEN = (
+    "made",
+    "versions",
+    "model",
+    "target",
+    "ranks",
+    "device",
+    "card",
+)  # of a certificate, said beside every answer
 # Sizes that follow from the model and from no argument.
 _OF_THE_MODEL = frozenset(
     f"zero_optimization.{name}"
     for name in ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
 )
+_SOURCE = "source of"  # a person's own function, in the name of a deviation
+_MADE = re.compile(r"\bwhat ([\w.]+:\w+) makes\b")  # `ProvenModel.title` of a function
 _MINOR = 2  # parts of Python's version that say what runs; the third mends faults only
 
 
@@ -66,6 +78,9 @@ class Certificate:
         notes: What happened before the ranks started.
         seconds: Of the whole proof.
         phase_seconds: Of each phase, on the slowest rank.
+        card: The GPU's name; "" on a CPU, and in a certificate of an older dsgen.
+        factory: package.module:function that made the model, where one did; "" in a certificate of an older dsgen too.
+        source_sha256: Of that function's source; "" where it could not be read.
         digest: A checksum of all the rest. It tells an edit or a broken copy; it is no signature.
     """
 
@@ -88,6 +103,9 @@ class Certificate:
     notes: tuple[str, ...]
     seconds: float
     phase_seconds: dict[str, float]
+    card: str = ""
+    factory: str = ""
+    source_sha256: str = ""
     digest: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,13 +151,32 @@ class Certificate:
             was, value = (json.dumps(one.get(key)) for one in (self.filled, filled or {}))
             if was != value:
                 differences.append(Deviation(key, was, value))
+        differences += self._source(said)
         seen = [Deviation(name, was, here.get(name)) for name, was in self.versions.items() if was != here.get(name)]
         differences += [item for item in seen if _matters(item)]
         return Verified(
             certificate=self,
             differences=tuple(differences),
-            remarks=tuple(item for item in seen if not _matters(item)),
+            remarks=(*(item for item in seen if not _matters(item)), *self._untold()),
         )
+
+    def _source(self, said: Claims | None) -> list[Deviation]:
+        """Whether the function that made the model has another source here, in the working folder or the path."""
+        if not self.factory or not self.source_sha256:
+            return []
+        claimed = said.trained if said is not None else None
+        if claimed is not None and claimed.factory != self.factory:
+            return []  # which is a difference of its own
+        folder = claimed.folder if claimed is not None else str(Path.cwd())
+        now = source_sha256(self.factory, folder)
+        if now == self.source_sha256:
+            return []
+        return [Deviation(f"{_SOURCE} {self.factory}", self.source_sha256[:_SHOWN], now[:_SHOWN] or None)]
+
+    def _untold(self) -> list[Deviation]:
+        """A function of which nobody wrote down the source."""
+        made = self.factory or (told[1] if (told := _MADE.search(self.model)) is not None else "")
+        return [Deviation(f"{_SOURCE} {made}", "", None)] if made and not self.source_sha256 else []
 
 
 @attrs.frozen(kw_only=True)
@@ -192,7 +229,8 @@ class Verified:
     Attributes:
         certificate: The one asked.
         differences: What keeps it from holding.
-        remarks: What differs and keeps nothing: dsgen itself, a patch of Python, a build of torch.
+        remarks: What differs and keeps nothing: dsgen itself, a patch of Python, a build of torch. A function whose
+            source was not recorded is among them.
     """
 
     certificate: Certificate
@@ -260,7 +298,7 @@ def certify(proof: Proof) -> Certificate:
         **{
             name: getattr(proof, name)
             for name in ("config_sha256", "target", "model", "model_sha256", "ranks", "device", "outcome", "phase",
-                         "checks", "losses", "adaptations", "notes", "seconds")
+                         "card", "factory", "source_sha256", "checks", "losses", "adaptations", "notes", "seconds")
         },
     )  # fmt: skip
     return attrs.evolve(bare, digest=_digest(bare.to_dict()))

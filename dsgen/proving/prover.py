@@ -16,6 +16,7 @@ from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_paral
 from dsgen.proving.checks import Check, checks
 from dsgen.proving.endings import INSTALL, ended_badly, not_built, one_line
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place
+from dsgen.proving.factories import source_sha256
 from dsgen.proving.proven_models import TINY_LLAMA, ProvenModel
 from dsgen.shapes.errors import DsgenError, mistake
 
@@ -60,6 +61,11 @@ class Proof:
     filled: Mapping[str, object] = attrs.field(factory=dict)  # key that it filled in -> the value
     model: str = TINY_LLAMA  # what was trained, in words
     model_sha256: str = ""  # of it, adapters included (`ProvenModel.sha256`)
+    factory: str = ""  # package.module:function that made it, where one did
+    source_sha256: str = (
+        ""  # of that function's source before it ran (`factories.source_sha256`); "": it cannot be read
+    )
+    card: str = ""  # the GPU's name, as torch has it; "" on a CPU
     is_verdict: bool = True  # whether a failure is DeepSpeed's word about the config; a crash or a full disk is not
     phase_seconds: Mapping[str, float] = attrs.field(factory=dict)  # of each phase, on the slowest rank
     foreseen: tuple[Foreseen, ...] | None = None  # what lint says that explains a failure; None: it was not asked
@@ -228,6 +234,8 @@ def _prove_one(
     """One job of a session, judged."""
     folder = session.job_folder()
     used, adaptations = adapt(config, ranks, str(folder))
+    factory = trained.factory or ""
+    source = source_sha256(factory, trained.folder) if factory else ""
     tp = tensor_parallel_degree(config)
     answer = session.prove(
         {
@@ -265,6 +273,9 @@ def _prove_one(
         phase_seconds=_phase_seconds(reports),
         config_sha256=config_hash(config),
         model_sha256=trained.sha256,
+        factory=factory,
+        source_sha256=source,
+        card=next((str(card) for report in reports if (card := report["observed"].get("card"))), ""),
     )
     if answer["build"]["failed"]:
         words, todo = not_built(answer["build"]["failed"])

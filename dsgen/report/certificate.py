@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["text"]
 
 _SAID = ("target", "model", "ranks", "device", "steps")  # beside the config
+_SOURCE = "source of "  # a person's own function
 _ENGINE = ("deepspeed", "torch", "transformers", "peft", "python", "dsgen")
 
 
@@ -23,7 +24,8 @@ def text(answer: Verified) -> str:
     versions = ", ".join(f"{name} {proven.versions[name]}" for name in _ENGINE if name in proven.versions)
     lines += wrapped(f"proven on {proven.made[:10]} for {versions}", "  ", 2)
     kind = "CPU" if proven.device == "cpu" else "GPU"
-    ranks = f"{proven.ranks} {kind} rank{'s' if proven.ranks > 1 else ''}"
+    card = f" ({proven.card})" if proven.card else ""
+    ranks = f"{proven.ranks} {kind} rank{'s' if proven.ranks > 1 else ''}{card}"
     lines += wrapped(f"with {proven.model} on {ranks}, as {proven.target} hands it over", "  ", 2)
     lines += wrapped(f"{len(proven.checks)} checks held", "  ", 2)
     lines += [line for item in answer.remarks for line in wrapped(f"not counted: {_words(item)}", "  ", 2)]
@@ -41,5 +43,11 @@ def _words(item: Deviation) -> str:
         return f"the config is another: its hash is {item.now}..., {item.proven}... was proven"
     if item.name in _SAID:
         return f"{item.name}: {item.now} is said, {item.proven} was proven"
+    if item.name.startswith(_SOURCE):
+        if not item.proven:
+            return f"the {item.name} was not recorded: nobody can tell whether it changed"
+        if item.now is None:
+            return f"the {item.name} cannot be read here: nobody can tell whether it changed"
+        return f"the {item.name} changed: its hash is {item.now}..., {item.proven}... was proven"
     now = "is not installed here" if item.now is None else f"is {item.now} here"
     return f"{item.name} {now}, {item.proven} was proven"

@@ -42,6 +42,7 @@ def _headline(proof: Proof) -> str:
     kind = "CPU" if proof.device == "cpu" else "GPU"
     where = f"{proof.ranks} {kind} rank{'s' if proof.ranks > 1 else ''}"
     engine = f"DeepSpeed {proof.versions.get('deepspeed', '?')}, torch {proof.versions.get('torch', '?')}"
+    where += f" ({proof.card})" if proof.card else ""
     tail = f"{where}, {engine}, {proof.seconds:.1f} s"
     if proof.model != TINY_LLAMA:  # which goes without saying
         tail = "\n".join([tail, *wrapped(proof.model, "  ")])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import stat
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,15 @@ import cattrs
 import pytest
 
 from dsgen.proving import certificates, prover
-from dsgen.proving.certificates import Certificate, Claims, certify
+from dsgen.proving.certificates import Certificate, Claims, Deviation, certify
 from dsgen.proving.proven_models import CHECKPOINTING, Lora, ProvenModel
 from dsgen.report import certificate as report
 from dsgen.shapes.errors import DsgenError
 
 CONFIG: dict[str, Any] = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
 VERSIONS = {"deepspeed": "0.19.8", "torch": "2.13.0+cpu", "transformers": "5.23.0", "python": "3.11.14"}
+
+ADDED = {"card", "factory", "source_sha256"}  # by a later dsgen, to the same schema version
 
 
 def proof(**changes: Any) -> prover.Proof:
@@ -75,7 +79,9 @@ def test_it_is_what_the_schema_says(written: Path) -> None:
 
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(record, schema)
-    assert set(schema["properties"]) == set(schema["required"]) == {item.name for item in attrs.fields(Certificate)}
+    assert set(schema["properties"]) == {item.name for item in attrs.fields(Certificate)}
+    assert set(schema["required"]) == set(schema["properties"]) - ADDED  # older ones lack them
+    jsonschema.validate({name: value for name, value in record.items() if name not in ADDED}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**record, "ranks": 0}, schema)
 
@@ -100,9 +106,53 @@ def test_whether_it_holds(config: dict[str, Any], changes: Any, holds: bool, wor
     shown = report.text(answer)
     assert answer.holds is holds
     assert words in " ".join(shown.split())
-    assert "proven on" in shown
+    dsgen = certify(proof()).versions["dsgen"]
+    assert (
+        "for deepspeed 0.19.8, torch 2.13.0+cpu, transformers 5.23.0, python 3.11.14, "
+        f"dsgen {dsgen} with a tiny Llama on 2 CPU ranks, as deepspeed hands it over"
+    ) in " ".join(shown.split())  # what it holds for, whatever is installed here
+    assert answer.to_dict()["proven"]["versions"] == {**VERSIONS, "dsgen": dsgen}
     assert max(map(len, shown.splitlines())) <= 80
     assert answer.to_dict()["holds"] is holds
+
+
+def test_versions_are_those_of_this_interpreter_unless_others_are_said(written: Path) -> None:
+    """What is installed is asked for: a DeepSpeed that is none of ours is said as it is."""
+    record = certify(proof(versions={"deepspeed": "0.0.1", "python": platform.python_version()}))
+
+    said = record.verify(CONFIG)
+
+    (item,) = said.differences
+    try:
+        here: str | None = metadata.version("deepspeed")
+    except metadata.PackageNotFoundError:
+        here = None
+    assert item == Deviation("deepspeed", "0.0.1", here)
+    now = "is not installed here" if here is None else f"is {here} here"
+    assert f"deepspeed {now}, 0.0.1 was proven" in " ".join(report.text(said).split())
+
+
+def test_a_certificate_of_a_gpu_names_its_card() -> None:
+    record = certify(proof(device="cuda", ranks=1, card="NVIDIA H100 80GB HBM3"))
+
+    answer = record.verify(CONFIG, installed=here())
+
+    assert answer.holds
+    assert "on 1 GPU rank (NVIDIA H100 80GB HBM3)," in " ".join(report.text(answer).split())
+    assert answer.to_dict()["proven"]["card"] == record.card == "NVIDIA H100 80GB HBM3"
+    assert certify(proof()).card == ""
+
+
+def test_a_certificate_of_an_older_dsgen_stays_readable(written: Path) -> None:
+    """As it was written before cards and sources were recorded, digest and all."""
+    older = {name: value for name, value in json.loads(written.read_text("utf-8")).items() if name not in ADDED}
+    older["digest"] = certificates._digest(older)
+    written.write_text(json.dumps(older, indent=2), encoding="utf-8")
+
+    record = certificates.read(str(written))
+
+    assert (record.card, record.factory, record.source_sha256) == ("", "", "")
+    assert record.verify(CONFIG, installed=here()).holds
 
 
 LORA = ProvenModel(adapters=Lora(method="lora", rank=16))

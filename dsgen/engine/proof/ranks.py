@@ -127,6 +127,8 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     _name_device(job, report)
     _leave_uncompiled(job, report)
     _connect(job, rank)
+    if job["device"] == "cuda":
+        observed["card"] = torch.cuda.get_device_name()
     DeepSpeedConfig(copy.deepcopy(config))
 
     enter("initialize")
