@@ -60,6 +60,7 @@ class Upstream:
     scenes: tuple[str, ...]
     words: str  # how its error begins
     why: str
+    rule: str  # of dsgen lint, which foresees it; "" where it is no matter of the config
 
 
 ABOUT = """\
@@ -88,19 +89,23 @@ UPSTREAM = (
         words="checkpoint: UnpicklingError: Weights only load failed.",
         why="Its `load_checkpoint` calls `torch.load` as torch before 2.6 had it. A checkpoint loads with "
         f"`{LOAD_SWITCH}=1`, torch's own switch, with which its other starts are made.",
+        rule="",  # of every config alike: the release and torch decide, and lint is told of no torch
     ),
     Upstream(
         releases=("0.17.6",),
         scenes=("stage-0-350m",),
         words="checkpoint: AttributeError: 'FP16_Optimizer' object has no attribute 'dp_process_group'",
-        why="At stage 0 in bf16 a checkpoint that was saved does not load (runtime/engine.py:3351).",
+        why="At stage 0 in bf16 a checkpoint that was saved does not load (runtime/engine.py:3351); 0.17.5 and 0.18.0 "
+        "load theirs.",
+        rule="stage-0-in-bf16-not-resumed",
     ),
     Upstream(
         releases=("0.18.9",),
         scenes=(*_GRADUAL, UNLOADED),
         words="step: RuntimeError: Output 0 of Split is a view and is being modified inplace.",
-        why="Stages 1 and 2 gather the updated weights into views that torch 2.13 does not let be changed in place; "
+        why="On a CPU stages 1 and 2 of 0.18.7 to 0.18.9 gather the updated weights into views that autograd follows; "
         "stages 0 and 3 start.",
+        rule="gradual-stages-on-cpu",
     ),
 )
 

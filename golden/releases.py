@@ -26,6 +26,7 @@ from golden.structures import structure
 
 __all__ = ["RELEASES", "chosen", "rendered", "rendered_scene", "stands"]
 
+_TOLD = {"DSG353"}  # 0.17.6 trains at stage 0 in bf16 and does not resume; a render warns of it
 RELEASES = ("0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9")  # 0.19.8 is what tests/proving starts
 Place = tuple[str, str, str]  # hardware, model, cluster
 
@@ -59,7 +60,7 @@ def rendered(release: str, places: Iterable[Place] | None = None) -> dict[Place,
             if places is None:
                 continue
             raise
-        if not matrix.unexpected(config):
+        if not set(matrix.unexpected(config)) - _TOLD:
             found[place] = json.loads(config.to_json())
     return found
 

@@ -21,6 +21,7 @@ PLANNER = Origin("planner")
 # What the plan has weighed itself, with the strategy that runs; a rule only knows what of it stands in the config.
 WEIGHED = frozenset({"does-not-fit", "host-memory-too-small"})
 _PREFIX = "deepspeed."
+_FORGETS = "0.17.6"  # the release that does not load its checkpoints of stage 0 in bf16 (dsgen rule DSG353)
 
 
 def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tuple[Finding, ...]:
@@ -77,11 +78,13 @@ def worded(findings: tuple[Finding, ...], provenance: Provenance) -> Iterator[st
 
 def _warned_of(plan: Plan) -> Iterator[str]:
     """The keys in which the plan follows a wish, or goes a way that nothing else fits, and the linter warns of it."""
-    training = plan.job.training
-    if plan.chosen.strategy.offload_optimizer == "nvme":
+    training, strategy = plan.job.training, plan.chosen.strategy
+    if strategy.offload_optimizer == "nvme":
         yield "zero_optimization.offload_optimizer.device"
-    if plan.chosen.strategy.precision == "fp32" and plan.job.hardware.vendor != "cpu":
+    if strategy.precision == "fp32" and plan.job.hardware.vendor != "cpu":
         yield from ("bf16.enabled", "fp16.enabled")
+    if (strategy.stage, strategy.precision, plan.job.version) == (0, "bf16", _FORGETS):
+        yield "bf16.enabled"
     if training.flops_profiler:
         yield "flops_profiler.enabled"
     if training.comms_logger:

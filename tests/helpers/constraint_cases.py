@@ -155,6 +155,10 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
         {"offload_optimizer": "none"},
     ),
     "muon-at-stage-3": (Case(stage=3, wishes={"optimizer": "Muon"}, deepspeed="0.18.8"), {"deepspeed": "0.18.9"}),
+    "gradual-stages-on-a-cpu": (
+        Case(hardware="cpu", model="125m", gpus=2, precision="fp32", deepspeed="0.18.9"),
+        {"deepspeed": "0.19.0"},
+    ),
     "copies-at-stage-3": (Case(stage=3, wishes=_BESIDE), {"offload_param": "cpu"}),
     "copies-not-counted": (Case(wishes={**_BESIDE, "optimizer": "Muon"}), {"wishes": _BESIDE}),
     "encoder-with-autotp": (Case(model="t5", tp=2), {"tp": 1}),

@@ -30,6 +30,11 @@ def _nowhere(at: Setup) -> bool:
     return not stays and at.hardware is not None and at.hardware.vendor == "cpu"
 
 
+def _gathers_into_views(at: Setup) -> bool:
+    parts = at.stage in (1, 2) and at.world != at.tp and not at.wrapped
+    return parts and at.hardware is not None and at.hardware.vendor == "cpu"
+
+
 PRECISION = (
     Constraint(
         code="no-16-bit-units",
@@ -169,5 +174,18 @@ ZERO = (
         source="deepspeed/runtime/engine.py of 0.17.6 and 0.18.9: _configure_zero_optimizer",
         until="0.18.9",
         rule="DSG519",
+    ),
+    Constraint(
+        code="gradual-stages-on-a-cpu",
+        about="stage",
+        by="deepspeed",
+        stops=True,
+        condition=_gathers_into_views,
+        reason="on a CPU the first step of DeepSpeed {at.version} stops at stage {at.stage}: gloo gathers the weights "
+        "into views that autograd still follows; 0.18.6 and 0.19.0 run, and so do stages 0 and 3",
+        source="deepspeed/runtime/zero/stage_1_and_2.py of 0.18.6, 0.18.7 and 0.19.0; each run on two ranks",
+        since="0.18.7",
+        until="0.19.0",
+        rule="DSG354",
     ),
 )

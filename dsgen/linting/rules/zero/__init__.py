@@ -39,4 +39,6 @@ RULES = Rules(
     "elastic_checkpoint_at_stage_3",
     "weights_not_gathered_on_save",
     "optimizer_on_nvme_not_resumed",
+    "stage_0_in_bf16_not_resumed",
+    "gradual_stages_on_cpu",
 )
