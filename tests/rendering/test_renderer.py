@@ -197,6 +197,10 @@ def test_render_takes_a_plan_a_job_or_layers(make_job):
             "the loss is NaN",
         ),
         ({"sequence_parallel_size": 2}, "no sequence parallelism"),
+        (
+            {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}},
+            "DeepSpeed 0.19.8 steps at one rate, whatever the scheduler says, and does not save",
+        ),
         ({"bf16": {"bf16_master_weights_and_grads": True}}, "16-bit master weights need the optimizer on the CPU"),
         ({"bf16": {"bf16_optimizer_states": True}}, "bf16_optimizer_states needs bf16_master_weights_and_grads: true"),
         ({"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}}, "need the optimizer on the CPU"),
@@ -214,6 +218,20 @@ def test_what_deepspeed_would_refuse_is_refused_here(make_job, keys, message):
     """Each was refused by the real engine, or trained something else without a word."""
     with pytest.raises(dsgen.DsgenError, match=re.escape(message)):
         rendered(make_job("a100-40g", "7b", deepspeed=keys))
+
+
+def test_all_of_an_optimizer_offloaded_is_no_part_of_it(make_job):
+    whole = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 1}}}
+
+    assert not any("ratio" in warning for warning in rendered(make_job("a100-40g", "7b", deepspeed=whole)).warnings)
+
+
+def test_a_config_that_keeps_a_part_of_an_offloaded_optimizer_is_told_so(make_job):
+    """A config that is said whole is as it is."""
+    part = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}
+    job = attrs.evolve(make_job("a100-40g", "7b", deepspeed=part), whole=True)
+
+    assert any("offload_optimizer.ratio is 0.5; what stays on the GPU" in warning for warning in rendered(job).warnings)
 
 
 def test_master_weights_in_16_bits_are_estimated_without_a_word(make_job):
