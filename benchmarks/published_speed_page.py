@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from published_page import bullets, reasons_table, table  # benchmarks/, beside this script
+import published_speed_fits as fits  # benchmarks/, beside this script
+from published_page import bullets, reasons_table, table
 from published_sources import SOURCES
 from published_speed_calibrated import calibrated_lines
 from published_speed_cases import APART, COMPARED, LEFT_OUT, SpeedCase, without_fit
@@ -52,6 +53,10 @@ def page(cases: Cases) -> str:
         "All else are facts of kernels, links and hosts ([Kernels](kernels.md)) and DeepSpeed's order of work.",
         "",
         *bullets(_fitted(compared)),
+        "",
+        "### Without a source",
+        "",
+        *fits.lines(compared),
         "",
         *grouped(compared),
         "## In the measured order",

@@ -328,6 +328,54 @@ def test_a_fit_never_sees_the_source_that_it_is_judged_by(module: Any) -> None:
     assert found == {"a": [pytest.approx(4), pytest.approx(1.5)], "b": [pytest.approx(-0.7)]}
 
 
+def test_a_constant_is_told_by_the_sources_that_it_was_not_fitted_on(module: Any) -> None:
+    """Of one source it is 2, of the others 3: each is judged by what the other alone would say."""
+    made = [row(name, 100, 50, source="qwen") for name in "ab"]
+    made += [row(name, 150, 50, source="llmf") for name in "cde"]
+    fits = module("published_speed_fits")
+    one = fits.Fit(
+        "it", "x {:.1f}".format, 2.0, (1.0, 2.0, 3.0), made, lambda case, x: x * case.speed / case.measured - 1
+    )
+
+    assert fits.refitted(one) == [
+        ("LLM Foundry, benchmarking", "x 2.0", "3", "-33.3 %", "33.3 %", "-33.3 %", "33.3 %"),
+        ("Qwen, README", "x 3.0", "2", "+50.0 %", "50.0 %", "+0.0 %", "0.0 %"),
+        ("all, each without its own", "", "5", "-33.3 %", "33.3 %", "-33.3 %", "33.3 %"),
+    ]
+
+
+def test_every_constant_that_rests_on_published_runs_is_judged_without_a_source(module: Any, cases: Any) -> None:
+    """The page has them; as they are they are the errors that the rest of the page has."""
+    compared = [case for case in cases if case.kind == "compared"]
+    fits = module("published_speed_fits")
+    host, share = fits.fits(compared)
+
+    assert len(host.rows) > 20
+    assert len(share.rows) > 200
+    assert not any(case.held_back for case in (*host.rows, *share.rows))
+    for one in (host, share):
+        for case in one.rows:
+            assert one.error(case, one.value) == pytest.approx(case.error, abs=1e-6)
+    assert host.fitted([case for case in host.rows if case.source == "qwen"]) == pytest.approx(host.value, abs=1e-6)
+
+
+def test_an_interval_is_chosen_on_the_sources_that_it_is_not_judged_by(module: Any) -> None:
+    cases = module("published_speed_cases")
+    ours = cases.Prediction(100.0, 80.0, 125.0, 1.0, {})
+    low, high = (cases.SpeedCase(name=source, source=source, grade="A", kind="compared", measured=measured, ours=ours)
+                 for source, measured in (("qwen", 99.0), ("llmf", 130.0)))  # fmt: skip
+    setups = [attrs.evolve(one, setup={}) for one in (low, high)]
+
+    assert module("published_speed_fits").interval(setups) == (
+        "any speed",
+        "0.76 to 1.32, at the narrowest 0.99 to 1.01",
+        "2",
+        "50%",
+        "50% in 0.80 to 1.25",
+        "0% of 1: LLM Foundry, benchmarking",
+    )
+
+
 def test_a_measured_run_foretells_another_of_its_machine(module: Any, cases: Any) -> None:
     page = module("published_speed_calibrated")
     compared = [case for case in cases if case.kind == "compared"]
