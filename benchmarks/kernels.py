@@ -13,12 +13,14 @@ import functools
 import json
 import statistics
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import dsgen
+from dsgen import catalog
 from dsgen.kernels import (
     Rates,
     attention_seconds,
@@ -30,9 +32,9 @@ from dsgen.kernels import (
     rates,
     traffic_seconds,
 )
-from dsgen.kernels.measured_facts import GENERATIONS
+from dsgen.kernels.measured_facts import GENERATIONS, STANDS_IN
 
-__all__ = ["Compared", "compared", "page", "predicted", "rows"]
+__all__ = ["Compared", "compared", "page", "predicted", "rows", "shares"]
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS, PAGE = ROOT / "benchmarks" / "data" / "kernels.json", ROOT / "docs" / "kernels.md"
@@ -204,11 +206,40 @@ def _without_its_own() -> list[Compared]:
     return found
 
 
+def shares() -> dict[str, float]:
+    """Card -> its measured share of peak by that of the card that would stand in for it, to two digits."""
+    told: dict[str, float] = {}
+    for name in catalog.names("hardware"):
+        profile, own = catalog.profile(name), node(name)
+        family = GENERATIONS[own.architecture]
+        lent = catalog.profile(family.measured_on)
+        source = profile.source_of("product_efficiency") or ""
+        if (
+            "hardware.product_efficiency" in profile.own
+            and name not in (lent.name, lent.extends)
+            and not source.startswith("derived")
+        ):
+            told[name] = round(own.product_efficiency / family.product_efficiency, 2)
+    return told
+
+
 def _grouped(found: Iterable[Compared]) -> dict[tuple[str, str, str], list[Compared]]:
     groups: dict[tuple[str, str, str], list[Compared]] = defaultdict(list)
     for one in found:
         groups[one.row["card"] or "drives", _sort(one.row), repository(one.row)].append(one)
     return dict(sorted(groups.items()))
+
+
+def _stood_in(told: dict[str, float]) -> list[str]:
+    least, most = STANDS_IN
+    inside = sum(least <= share <= most for share in told.values())
+    ordered = sorted(told.items(), key=lambda item: item[1])
+    text = (
+        f"So the interval of a speed is wider there: it lies around the speeds with {least:.2f} and {most:.2f} of that "
+        f"share, between which {inside} of {len(told)} cards are by the one that would stand in: "
+        f"{', '.join(f'{card} {share:.2f}' for card, share in ordered)}."
+    )
+    return textwrap.wrap(text, 110, break_long_words=False, break_on_hyphens=False)
 
 
 def page() -> str:
@@ -248,6 +279,7 @@ def page() -> str:
     for one in _without_its_own():
         cards[one.row["card"]].append(one)
     lines += [f"| {card} | {_figures(found)} |" for card, found in sorted(cards.items())]
+    lines += ["", *_stood_in(shares())]
     for law, title in LAWS.items():
         lines += ["", f"## {title}", "", "| card | what | source | | rows | median | absolute | worst |",
                   "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |"]  # fmt: skip

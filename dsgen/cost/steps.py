@@ -17,11 +17,12 @@ from dsgen.cost.micro_batches import Pass, node_rates, numbers_of, passes
 from dsgen.cost.offload import NO_OFFLOAD, Offload, offload
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
+from dsgen.kernels.measured_facts import STANDS_IN
 from dsgen.memory.numbers import Numbers
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["StepCost", "cost", "run_name", "speed_interval"]
+__all__ = ["StepCost", "cost", "run_name", "speed_interval", "stand_in"]
 
 # Measured speeds by this model's, of which nine in ten lie between: 92 % of the published runs on which it was chosen,
 # 91 % of those held back (docs/speed.md).
@@ -136,7 +137,9 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
     """The least and the most that a measured speed plausibly is, by the one that is said.
 
     Where the host bounds a step it reaches to the speeds with hosts that take SLOW_HOST and FAST_HOST of what is said,
-    unless the machine was measured with this run.
+    unless the machine was measured with this run. Where another GPU's kernels stand in for those that nobody measured,
+    it lies around the speeds with kernels as slow and as fast as a GPU's are by such: what waits for a network is as
+    sure as ever.
     A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
     not have: then the interval reaches to where they would be without it.
 
@@ -154,7 +157,8 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
             low = min(low, _beside_another_host(job, strategy, deepspeed, SLOW_HOST))
             high = max(high, _beside_another_host(job, strategy, deepspeed, FAST_HOST))
     if ratio is None:
-        return low, high
+        slow, fast = _with_own_kernels(job, strategy, deepspeed)
+        return low * slow, high * fast
     if len(runs) > 1 or LOW <= 1 / ratio <= HIGH:
         return low, high
     return low * min(1.0, ratio), high * max(1.0, ratio)
@@ -165,6 +169,27 @@ def _beside_another_host(job: Job, strategy: Strategy, deepspeed: bool, times: f
     dispatch = times * node_rates(job.hardware, job.network).dispatch_seconds
     other = attrs.evolve(job, hardware=attrs.evolve(job.hardware, dispatch_seconds=dispatch))
     return cost(job, strategy, deepspeed=deepspeed).seconds / cost(other, strategy, deepspeed=deepspeed).seconds
+
+
+def stand_in(job: Job) -> str | None:
+    """The profile whose kernels stand in for those of a GPU; None where it has its own, or a step of it was timed."""
+    name = node_rates(job.hardware, job.network).nearest
+    known = job.hardware.step_time_ratio is not None or name == job.names.get("hardware")
+    return None if known else name
+
+
+def _with_own_kernels(job: Job, strategy: Strategy | None, deepspeed: bool) -> tuple[float, float]:
+    """The least and most speed that a GPU may have with kernels of its own, by the one with those that stand in."""
+    if stand_in(job) is None:
+        return 1.0, 1.0
+    if strategy is None:
+        return STANDS_IN
+    said, lent = cost(job, strategy, deepspeed=deepspeed).seconds, node_rates(job.hardware, job.network)
+    speeds = []
+    for share in STANDS_IN:
+        hardware = attrs.evolve(job.hardware, product_efficiency=share * lent.product_efficiency)
+        speeds.append(said / cost(attrs.evolve(job, hardware=hardware), strategy, deepspeed=deepspeed).seconds)
+    return speeds[0], speeds[1]
 
 
 @functools.lru_cache(maxsize=4096)

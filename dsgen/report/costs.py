@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.cost.micro_batches import node_rates
 from dsgen.cost.steps import speed_interval as shares
+from dsgen.cost.steps import stand_in
 from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Candidate
 from dsgen.report.bars import bar, rounded
@@ -30,18 +30,11 @@ def speed_line(item: Candidate) -> str:
 
 def nearest_lines(job: Job, width: int) -> list[str]:
     """Whose kernels a speed is made of, where nobody has measured this GPU's; nothing where somebody has."""
-    name = _nearest(job)
+    name = stand_in(job)
     if name is None:
         return []
-    words = f"kernels as measured on {name}: of this GPU there are no measurements, and the speed is less sure"
+    words = f"kernels as measured on {name}: of this GPU there are no measurements, and the interval is wider"
     return textwrap.wrap(words, width, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _nearest(job: Job) -> str | None:
-    """The profile whose measurements stand in for those of a GPU; none for a machine on which a step was timed."""
-    name = node_rates(job.hardware, job.network).nearest
-    measured = job.hardware.step_time_ratio is not None or name == job.names.get("hardware")
-    return None if measured else name
 
 
 def speed_interval(item: Candidate) -> tuple[float, float]:
@@ -93,5 +86,5 @@ def data(item: Candidate) -> dict[str, Any]:
         "communication_share": cost.communication_share,
         "hidden_seconds": cost.hidden_seconds,
         "parts": dict(cost.parts),
-        "nearest": _nearest(item.job),
+        "nearest": stand_in(item.job),
     }

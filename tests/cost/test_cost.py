@@ -343,6 +343,48 @@ def test_the_interval_reaches_to_slow_and_fast_hosts_where_the_host_bounds_a_ste
     assert reached[128][1] > 1.3 * HIGH
 
 
+def test_the_interval_holds_what_a_gpu_without_data_would_have_with_kernels_of_its_own(make_job):
+    """Every card with data, as if nobody had measured it, is where its own kernels put it: but for A10, of 150 W."""
+    outside = []
+    for hw in (
+        "a10-24g",
+        "a10g-24g",
+        "rtx3090-24g",
+        "rtx4090-24g",
+        "rtx5090-32g",
+        "h100-80g-pcie",
+        "h20-96g",
+        "l4-24g",
+    ):
+        own = make_job(hw, "1b", cluster={"gpus": 1})
+        unknown = attrs.evolve(own, hardware=attrs.evolve(own.hardware, product_efficiency=None))
+        chosen = plan(own).chosen.strategy
+        low, high = (bound / usual for bound, usual in zip(speed_interval(unknown, chosen), (LOW, HIGH), strict=True))
+        speed = cost(unknown, chosen).seconds / cost(own, chosen).seconds
+
+        assert speed_interval(own, chosen) == (LOW, HIGH)
+        assert 0.77 <= low < 0.95
+        assert 1.05 < high <= 1.4
+        outside += [] if low * 0.99 <= speed <= high * 1.01 else [hw]
+
+    assert outside == ["a10-24g"]
+
+
+def test_kernels_that_stand_in_widen_no_wait_for_a_network(make_job):
+    """Nor a machine of which a step was timed."""
+    wide = {}
+    for network, nodes in (("single-node", 1), ("ethernet-10g", 4)):
+        more = {"cluster": {"nodes": nodes}, "profiles": (network,), "training": {"zero_stage": 3, "offload": "none"}}
+        job = make_job("generic-80g", "7b", **more)
+        low, high = speed_interval(job, plan(job).chosen.strategy)
+        wide[network] = math.log(high / low)
+    assert math.log(HIGH / LOW) < wide["ethernet-10g"] < 0.8 * wide["single-node"]
+
+    assert speed_interval(job) == pytest.approx((0.77 * LOW, 1.40 * HIGH))
+    timed = attrs.evolve(job, hardware=attrs.evolve(job.hardware, step_time_ratio=1.0))
+    assert speed_interval(timed) == (LOW, HIGH)
+
+
 def test_the_host_is_behind_gathers_on_the_stream_of_the_kernels(make_job):
     """Beside a gather it comes as far as the next layer; on a stream of their own nothing is left."""
     wishes = {"method": "lora", "zero_stage": 3, "micro_batch": 1, "accumulation": 1, "seq_len": 512, "offload": "none"}

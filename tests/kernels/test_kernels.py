@@ -30,7 +30,7 @@ from dsgen.kernels import (
 from dsgen.kernels.attention import KERNELS, available, fused_kernel, taken
 from dsgen.kernels.collectives import KINDS
 from dsgen.kernels.host_work import threads_per_rank
-from dsgen.kernels.measured_facts import CONTENTION, GENERATIONS
+from dsgen.kernels.measured_facts import CONTENTION, GENERATIONS, STANDS_IN
 from dsgen.kernels.traffic import SORTS
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -76,6 +76,18 @@ def test_a_card_without_measurements_says_whose_stand_in():
     assert node("rtx4090-24g").nearest is None
     assert node("a40-48g").nearest == "rtxa6000-48g"
     assert node("rtx4090-24g", product_efficiency=None).nearest == "l40s-48g"
+
+
+def test_what_stands_in_is_as_far_off_as_nine_in_ten_cards_are_by_their_generation(benchmark):
+    told = benchmark.shares()
+    inside = [share for share in told.values() if STANDS_IN[0] <= share <= STANDS_IN[1]]
+
+    assert told["rtx4090-24g"] == 1.40
+    assert "h200-141g" not in told  # as its H100
+    assert "mi300a-128g" not in told  # derived
+    assert 0.9 <= len(inside) / len(told) < 1.0
+    assert max(inside) == STANDS_IN[1]
+    assert STANDS_IN[0] <= min(inside) <= STANDS_IN[0] + 0.02
 
 
 def test_what_a_profile_says_goes_before_its_family():
