@@ -23,6 +23,7 @@ __all__ = ["Answer", "OtherValue", "ask"]
 
 _STAGES = (0, 1, 2, 3)
 _DEVICES = ("none", "cpu")
+_TRIED = Origin("")  # nobody wrote it
 
 
 @attrs.frozen(kw_only=True)
@@ -182,7 +183,7 @@ def _others(path: str, value: Any) -> tuple[Any, ...]:
 
 def _try(job: Job, current: Plan, path: str, value: Any) -> OtherValue:
     try:
-        other = plan(_with(job, path, Override(f"deepspeed.{path}", value, Origin("why"), Rank.USER)))
+        other = plan(_with(job, path, Override(f"deepspeed.{path}", value, _TRIED, Rank.USER)))
     except DsgenError as error:
         return OtherValue(value=value, refused=error.sentence)
     return OtherValue(
@@ -229,7 +230,7 @@ def _with(job: Job, path: str, override: Override | None) -> Job:
     if override is not None:
         node[leaf] = override.value
         written[full] = (override,)
-        rest = (*rest, Layer("why", Rank.USER, (override,)))
+        rest = (*rest, Layer("", Rank.USER, (override,)))
     provenance = Provenance(written)
     wishes = restored(job.training, path, job.provenance) if override is None else job.training
     return attrs.evolve(

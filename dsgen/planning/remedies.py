@@ -52,7 +52,7 @@ def _answer(job: Job, rejections: Sequence[Rejection]) -> _Answer:
     reasons = [why for why, _ in counted.most_common()]  # what stops most of them first
     if any("batch" in reason for reason in reasons):
         reasons = [reason for reason in reasons if "batch" in reason]
-    if not job.pins:
+    if not job.pins or (reasons and not all(str(pin.override.origin) for pin in job.pins)):
         return _Answer(reasons[0], "\n  ".join(reasons[1:3]) or None)
     said = list(dict.fromkeys(str(pin) for pin in job.pins))
     pins = " and ".join(said)
@@ -99,7 +99,8 @@ def _ways_out(job: Job) -> str:
 
 def _too_large(job: Job, short: list[Rejection]) -> _Answer:
     gpus = f"{job.world} GPU{'s' if job.world > 1 else ''} of {gib(job.hardware.usable_memory_bytes)} GiB"
-    pinned = f" with {', '.join(dict.fromkeys(str(pin) for pin in job.pins))}" if job.pins else ""
+    written = _written(job)
+    pinned = f" with {', '.join(written)}" if written else ""
     model = job.names.get("model", "the model")
     least: dict[str, Rejection] = {}
     for item in sorted(short, key=lambda item: item.missing_bytes):
@@ -110,6 +111,11 @@ def _too_large(job: Job, short: list[Rejection]) -> _Answer:
         f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
         "\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
     )
+
+
+def _written(job: Job) -> tuple[str, ...]:
+    """The pins that somebody wrote: who only tries a value says so besides."""
+    return tuple(dict.fromkeys(str(pin) for pin in job.pins if str(pin.override.origin)))
 
 
 _PLACES = {"gpu": "GPU memory", "host": "host RAM", "nvme": "NVMe"}

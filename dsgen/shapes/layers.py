@@ -42,7 +42,7 @@ class Rank(enum.IntEnum):
 
 
 class Origin(NamedTuple):
-    """Where a value was written: a file and its line, `planner`, `--set`, a Python call."""
+    """Where a value was written: a file and its line, `planner`, `--set`, a Python call; "" where it is only tried."""
 
     source: str
     line: int | None = None

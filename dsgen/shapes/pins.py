@@ -21,7 +21,8 @@ class Pin(NamedTuple):
     override: Override
 
     def __str__(self) -> str:
-        return f"{self.override.path} = {show(self.override.value)} ({self.override.origin})"
+        said, where = f"{self.override.path} = {show(self.override.value)}", str(self.override.origin)
+        return f"{said} ({where})" if where else said
 
 
 def _stage(value: Any) -> Values:

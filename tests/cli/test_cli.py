@@ -224,6 +224,41 @@ def test_a_machine_that_was_measured_stands_for_itself(run):
     assert told["chosen"]["cost"]["nearest"] is None
 
 
+@pytest.mark.parametrize(
+    ("key", "more", "refused"),
+    [
+        ("zero_optimization.stage", (), "If it were 0: 7b at 4096 tokens fits nowhere on 8 GPUs of 39.4 GiB\n"),
+        (
+            "zero_optimization.stage",
+            ("--set", "training.offload=none"),
+            "7b at 4096 tokens fits nowhere on 8 GPUs of 39.4 GiB with training.offload = none (--set)\n",
+        ),
+        (
+            "tensor_parallel.autotp_size",
+            ("--gpus", "6", "--global-batch", "96"),
+            "If it were 4: 6 GPUs do not divide into tensor-parallel groups of 4\n",
+        ),
+        (
+            "tensor_parallel.autotp_size",
+            ("--gpus", "6", "--global-batch", "96", "--set", "training.offload=none"),
+            "If it were 4: 6 GPUs do not divide into tensor-parallel groups of 4\n",
+        ),
+        (
+            "zero_optimization.stage",
+            ("--set", "zero_optimization.offload_param.device=cpu"),
+            "If it were 2: parameter offload works at stage 3 only\n",
+        ),
+    ],
+)
+def test_why_says_what_refuses_another_value_and_not_itself(run, key, more, refused):
+    code, out, _ = run("why", key, "--hw", "a100-40g", "--model", "7b", *more)
+
+    assert code == 0
+    assert " ".join(refused.split()) in " ".join(out.split())
+    assert "(why)" not in out
+    assert "()" not in out
+
+
 def test_why_shows_winner_losers_and_alternatives(run, tmp_path):
     site = tmp_path / "site.yaml"
     site.write_text("zero_optimization:\n  overlap_comm: false  # our switch drops packets\n")
