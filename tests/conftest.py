@@ -73,7 +73,7 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
         "test_every_kind_is_compared",
     ),
     # Both conversions run in proving/test_resumed_elsewhere.py; here it is measured what they take.
-    "frameworks/test_conversions.py": (),
+    "memory/test_conversions.py": (),
     "frameworks/test_real_frameworks.py": (
         "hf-trainer-with_trainer.py training_args.yaml-torchrun---zero-stage 2",
         "test_lightning_saves_and_goes_on_from_its_newest_whole_checkpoint",

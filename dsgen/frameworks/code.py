@@ -11,6 +11,7 @@ from dsgen.frameworks.job_files import python_value
 from dsgen.frameworks.optimizer_starts import start_code
 from dsgen.frameworks.rank_environment import job_variables
 from dsgen.jobs.releases import casts_adapters
+from dsgen.memory.conversions import TO_FP32, conversions
 from dsgen.planning.planner import Plan
 from dsgen.rendering.configs import merged
 
@@ -291,7 +292,11 @@ def _one_file(at: _AskedCode) -> str:
         return 'engine.module.save_pretrained("weights")  # on rank 0: each has them whole'
     if at.plan.chosen.strategy.tp > 1:
         return 'engine.save_16bit_model("weights")  # on every rank: AutoTP gathers what it has split'
-    return "# in a shell: python -m deepspeed.utils.zero_to_fp32 checkpoints weights"
+    taken = next((item for item in conversions(at.plan.job, at.plan.chosen.strategy) if item.name == TO_FP32), None)
+    one = ""
+    if taken is not None and taken.left_bytes > taken.one_bytes:  # below stage 3 each of several files has all of it
+        one = f" --max_shard_size {-(-taken.one_bytes // 10**9)}GB"
+    return f"# in a shell: python -m deepspeed.utils.zero_to_fp32 checkpoints weights{one}"
 
 
 def _universal(at: _AskedCode) -> str:

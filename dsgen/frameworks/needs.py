@@ -8,11 +8,11 @@ import attrs
 from dsgen.cost import cost
 from dsgen.families.parameters import parameter_count
 from dsgen.frameworks.code import ON_TRAINER, snippet
-from dsgen.frameworks.conversions import as_one_file, as_universal
 from dsgen.frameworks.names import check_name
 from dsgen.frameworks.optimizer_starts import otherwise, start, words
 from dsgen.frameworks.rank_environment import job_variables
 from dsgen.memory import Verdict, estimate
+from dsgen.memory.conversions import TO_FP32, UNIVERSAL, conversions
 from dsgen.planning.assumptions import kernel_of, needed, own_optimizer
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import DsgenError
@@ -164,6 +164,7 @@ def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]
     """What belongs to a run's end: saving, resuming, generating, and turning what was saved into one file."""
     job, chosen = plan.job, plan.chosen.strategy
     total = parameter_count(job.model)
+    made = {one.name: one for one in conversions(job, chosen)}
     told = {}
     if chosen.stage == 3:
         told["generation"] = (
@@ -174,17 +175,18 @@ def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]
     if job.training.method == "full":
         size = gib(total * (_WEIGHT + _STATES[job.training.optimizer]))
         told["save"] = (f"checkpoints of {size} GiB, saved by every rank", apart)
-        taken = as_one_file(total, chosen.stage)
-        whole = f"{gib(taken.ram_bytes)} GiB of RAM and {gib(taken.disk_bytes)} of disk in fp32"
+        one = made.get(TO_FP32)
+        ram, disk = (one.ram_bytes, one.one_bytes) if one else (total * _FP32, total * _FP32)
+        whole = f"{gib(ram)} GiB of RAM and {gib(disk)} of disk in fp32"
         told["one-file"] = (f"one set of weights at the end: {whole}", "a checkpoint is one file a rank")
     else:
         told["save"] = ("checkpoints, saved by every rank", apart)
         told["one-file"] = ("the adapters at the end, by themselves", "they lie in a checkpoint of DeepSpeed's alone")
-    if target in _LOADS_UNIVERSAL and _can_be_universal(plan):
-        made = as_universal(total, job.world // chosen.tp, chosen.stage)
+    if target in _LOADS_UNIVERSAL and UNIVERSAL in made:
+        taken = made[UNIVERSAL]
         told["universal"] = (
-            f"to resume on another number of GPUs, a universal checkpoint: {gib(made.ram_bytes)} GiB of RAM and "
-            f"{gib(made.disk_bytes)} of disk while it is made, {gib(made.left_bytes)} after",
+            f"to resume on another number of GPUs, a universal checkpoint: {gib(taken.ram_bytes)} GiB of RAM and "
+            f"{gib(taken.disk_bytes)} of disk while it is made, {gib(taken.left_bytes)} after",
             "ZeRO's states lie in a file for each rank, and load on as many ranks alone",
         )
     told["resume"] = ("the same number of GPUs when it resumes", "on another number only a universal checkpoint loads")
@@ -194,15 +196,3 @@ def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]
             "of an optimizer on NVMe no moments are loaded, in another order no weights (dsgen rule DSG352)",
         )
     return told
-
-
-def _can_be_universal(plan: Plan) -> bool:
-    """Whether a run's checkpoints can be made universal with two commands, and there is a reason to.
-
-    ds_to_universal reads Adam's two moments; what AutoTP splits and adapters are left to a person.
-    """
-    job, chosen = plan.job, plan.chosen.strategy
-    adam = job.training.optimizer in ("AdamW", "Adam")
-    swaps = "nvme" in (chosen.offload_optimizer, chosen.offload_param)
-    whole = job.training.method == "full" and chosen.stage > 0 and chosen.tp == 1
-    return whole and adam and not swaps and job.world > 1

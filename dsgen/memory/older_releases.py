@@ -15,6 +15,7 @@ __all__ = [
     "leaves_embeddings",
     "makes_buckets_early",
     "returns_wide",
+    "shards_fp32",
     "shares_out_at_0",
 ]
 
@@ -41,6 +42,9 @@ _CONVERTS_FIRST = (0, 18, 3)
 _RELEASES_EMBEDDINGS = (0, 19, 3)
 # The first whose coordinator counts from 0 behind a step too (seen in the simulation of 0.14.5 and 0.15.4).
 _COUNTS_ANEW = (0, 15, 0)
+# The first whose zero_to_fp32 cuts weights into files by tensors that it has not put together yet (utils/
+# zero_to_fp32.py, GatheredTensor); before, all were put together first (the 0.15.4 and 0.16.0 of PyPI).
+_SHARDS_FP32 = (0, 16, 0)
 
 
 def checks_in_fp32(version: str) -> bool:
@@ -108,6 +112,15 @@ def returns_wide(version: str) -> bool:
         version: As for `flattens_in_ram`.
     """
     return _of(version) < _RETURNS_NARROW
+
+
+def shards_fp32(version: str) -> bool:
+    """Whether zero_to_fp32 of a release puts weights together file by file at stage 3, and writes several files.
+
+    Args:
+        version: As for `flattens_in_ram`.
+    """
+    return _of(version) >= _SHARDS_FP32
 
 
 def shares_out_at_0(version: str) -> bool:

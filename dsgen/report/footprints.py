@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
@@ -167,27 +168,37 @@ def phase_lines(
     ends: Sequence[PhaseMemory] = (),
     indent: int = 0,
     beside: Sequence[list[str]] = (),
+    disks: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
     """`phase_rows` as lines of text."""
-    (_, *heads), *rows = phase_rows(phases, ends, beside)
+    (_, *heads), *rows = phase_rows(phases, ends, beside, disks)
     column = max(len(row[0]) for row in (*rows, ["GiB in phase"]))
     widths = [max(len(head), _COLUMN) for head in heads]
     return [
-        " " * indent
-        + " ".join([f"{name:<{column}}", *(f"{cell:>{width}}" for cell, width in zip(told, widths, strict=True))])
+        (
+            " " * indent
+            + " ".join([f"{name:<{column}}", *(f"{cell:>{width}}" for cell, width in zip(told, widths, strict=True))])
+        ).rstrip()
         for name, *told in (["GiB in phase", *heads], *rows)
     ]
 
 
 def phase_rows(
-    phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = (), beside: Sequence[list[str]] = ()
+    phases: Sequence[PhaseMemory],
+    ends: Sequence[PhaseMemory] = (),
+    beside: Sequence[list[str]] = (),
+    disks: Mapping[str, int] = MappingProxyType({}),
 ) -> list[list[str]]:
     """The phases as a table, heads first: GiB at the peak, and at the end where known, of one GPU and a node's RAM.
 
     Micro-batches of a step that differ in no shown number are one row; rows of what lies beside the tensors come last.
+    Where a phase writes files, a last column has their bytes on disk.
     """
     heads = ["phase", "GPU peak", "end", "host peak", "end"] if ends else ["phase", "GPU peak", "host peak"]
-    return [heads, *([name, *numbers] for name, numbers in _rows(phases, ends)), *beside]
+    rows = [heads, *([name, *numbers] for name, numbers in _rows(phases, ends)), *beside]
+    if not disks:
+        return rows
+    return [[*row, "disk" if row is heads else gib(disks[row[0]]) if row[0] in disks else ""] for row in rows]
 
 
 def _rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory]) -> Iterator[tuple[str, tuple[str, ...]]]:

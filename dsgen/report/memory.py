@@ -18,13 +18,25 @@ from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict, card_numbe
 from dsgen.memory.later import lacking
 from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line, room_line
+from dsgen.report.converted import conversions_data
 from dsgen.report.headroom import headroom_data, headroom_line, verdict_line
 from dsgen.report.loading_words import loading_data
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
 
-__all__ = ["by_line", "data", "headline", "marked_line", "phases", "question_data", "row_verdict", "text", "wrapped"]
+__all__ = [
+    "by_line",
+    "data",
+    "headline",
+    "marked_line",
+    "on_disk",
+    "phases",
+    "question_data",
+    "row_verdict",
+    "text",
+    "wrapped",
+]
 
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _FEWEST_CELLS, _MOST_CELLS = 8, 60  # of a stacked bar
@@ -71,7 +83,8 @@ def text(footprint: Footprint, width: int = 80) -> str:
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
     if memory.phases:
-        lines += ["", *footprints.phase_lines(phases(footprint), beside=footprints.beside(memory))]
+        beside, disks = footprints.beside(memory), on_disk(footprint)
+        lines += ["", *footprints.phase_lines(phases(footprint), beside=beside, disks=disks)]
         lines += [line for told in memory_words.warnings(footprint) for line in wrapped(told, width)]
     lines += ["", *_table(footprint, width), ""]
     for label, told in memory_words.answers(footprint):
@@ -81,8 +94,15 @@ def text(footprint: Footprint, width: int = 80) -> str:
 
 
 def phases(footprint: Footprint) -> tuple[PhaseMemory, ...]:
-    """Loading, steps, and what comes between them, in the order of a run."""
-    return (*footprint.memory.phases, *(one.phase for one in footprint.later))
+    """Loading, steps, what comes between them, and what turns a checkpoint into another, in the order of a run."""
+    behind = (PhaseMemory(one.name, 0, 0, {}, one.parts) for one in footprint.conversions)
+    return (*footprint.memory.phases, *(one.phase for one in footprint.later), *behind)
+
+
+def on_disk(footprint: Footprint) -> dict[str, int]:
+    """Phase -> bytes of the files that it writes, at most while it runs."""
+    saved = sum(footprint.written.values())
+    return ({"save": saved} if saved else {}) | {one.name: one.disk_bytes for one in footprint.conversions}
 
 
 def _calibrated(question: Question, width: int) -> list[str]:
@@ -212,6 +232,8 @@ def data(footprint: Footprint) -> dict[str, Any]:
             for one in footprint.later
             if one.phase.phase in _CHECKPOINTS
         },
+        "saved": {"disk_bytes": sum(footprint.written.values()) or None, "disk_parts": dict(footprint.written)},
+        "conversions": conversions_data(footprint),
         "later": [
             {
                 "phase": one.phase.phase,

@@ -9,7 +9,7 @@ from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Footprint
 from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line, room_line
 from dsgen.report.headroom import headroom_line, verdict_line
-from dsgen.report.memory import by_line, headline, marked_line, phases, row_verdict
+from dsgen.report.memory import by_line, headline, marked_line, on_disk, phases, row_verdict
 from dsgen.report.page_parts import framed, place_section, table
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import describe
@@ -46,7 +46,8 @@ def _phases(footprint: Footprint) -> Iterator[str]:
     """Loading, steps, an evaluation, a save and a resume, and what there is to say of them."""
     if not footprint.memory.phases:
         return
-    head, *rows = footprints.phase_rows(phases(footprint), beside=footprints.beside(footprint.memory))
+    beside, disks = footprints.beside(footprint.memory), on_disk(footprint)
+    head, *rows = footprints.phase_rows(phases(footprint), beside=beside, disks=disks)
     yield "<h2>Phases, GiB</h2>" + table(head, _escaped(rows), 1)
     yield from (f"<p>{escape(told)}</p>" for told in memory_words.warnings(footprint))
 

@@ -12,6 +12,7 @@ from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory import MemoryEstimate, Place, Verdict
 from dsgen.memory.later import lacking
 from dsgen.report import footprints
+from dsgen.report.converted import conversion_lines
 from dsgen.report.loading_words import loading_lines
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy
@@ -55,6 +56,7 @@ def warnings(footprint: Footprint) -> Iterator[str]:
         if how is not None and ram.verdict is not Verdict.FITS:
             why = how(footprint.question.strategy, footprint.question.job.gpus_per_node)
             yield f"{later.phase.phase} takes up to {gib(ram.high_bytes)} of {gib(ram.limit_bytes)} GiB of RAM: {why}"
+    yield from conversion_lines(footprint)
 
 
 def _saved(chosen: Strategy, ranks: int) -> str:

@@ -13,6 +13,7 @@ from dsgen.asking.memory_questions.first_failure import Failure, first_to_fail
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory.conversions import Conversion, conversions, written
 from dsgen.memory.evaluating import Evaluation, evaluation, most_sequences
 from dsgen.memory.later import Later, later
 
@@ -32,6 +33,8 @@ class Footprint:
         evaluation: A batch of the Trainer's default size; None where it is not counted.
         most_evaluated: The most sequences of such a batch that surely fit; None where it is not counted.
         later: What comes between the steps, against a GPU and a node: that evaluation, a save, and going on from it.
+        written: Part -> bytes on disk of one save; none where they are not counted.
+        conversions: What each script takes behind training that turns a checkpoint into something else.
     """
 
     question: Question
@@ -42,6 +45,8 @@ class Footprint:
     evaluation: Evaluation | None = attrs.field(default=None, repr=False)
     most_evaluated: int | None = None
     later: tuple[Later, ...] = attrs.field(default=(), repr=False)
+    written: Mapping[str, int] = attrs.field(factory=dict, repr=False)
+    conversions: tuple[Conversion, ...] = attrs.field(default=(), repr=False)
 
     @property
     def first_to_fail(self) -> Failure | None:
@@ -77,4 +82,6 @@ def answer(
         evaluation=evaluated,
         most_evaluated=most_sequences(question.job, question.strategy),
         later=later(question.job, question.strategy, evaluated),
+        written=written(question.job, question.strategy),
+        conversions=conversions(question.job, question.strategy),
     )
