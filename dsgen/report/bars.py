@@ -43,9 +43,12 @@ def up_to(place: Place) -> str:
 def card_line(gpu: Place) -> str:
     """What a person reads of a GPU: allocated and reserved as torch says, and what nvidia-smi shows, in GiB.
 
+    On a CPU torch has no allocator that holds memory back, and nothing shows what a rank takes but the system.
     Where reserved is told from causes (`at_once`), it is an interval: within it a replay tells one number.
     """
     read = card(gpu)
+    if not read.outside:  # no context: a CPU
+        return f"tensors take {gib(read.allocated)} GiB of a rank's RAM; no allocator reserves more"
     if gpu.verdict is Verdict.DOES_NOT_FIT:
         return f"torch would have to allocate {gib(read.allocated)} GiB"
     if not read.runs:

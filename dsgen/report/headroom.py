@@ -33,7 +33,8 @@ def headroom_line(footprint: Footprint) -> str:
     last = f"{first.phase} {fails} first{_IN[first.place]}" if first is not None else f"{gpu.phase} {fails} first"
     if gpu.verdict is Verdict.UNCERTAIN:
         lacks = gib(gpu.high_bytes - gpu.limit_bytes)
-        return f"up to {lacks} GiB too much, where the allocator's holes are largest; {last}"
+        where = ", where the allocator's holes are largest" if gpu.overhead_bytes else ""  # a CPU has no context
+        return f"up to {lacks} GiB too much{where}; {last}"
     if gpu.verdict is Verdict.DOES_NOT_FIT:
         return f"at least {gib(gpu.least_bytes - gpu.limit_bytes)} GiB too much; {last}"
     if first is not None and first.verdict is not Verdict.FITS:

@@ -268,17 +268,18 @@ def data(footprint: Footprint) -> dict[str, Any]:
 
 
 def _card(gpu: Place) -> dict[str, Any]:
-    """What a person reads of a GPU, never more than it has where what is allocated has room."""
+    """What a person reads of a GPU, never more than it has where what is allocated has room; of a CPU less is read."""
     read = card_numbers.card(gpu)
+    reserves = read.outside > 0  # by a context; a CPU has none, and no allocator that holds memory back
     return {
         "runs": read.runs,
         "allocated_bytes": read.allocated,
         "least_allocated_bytes": read.least_allocated,
-        "reserved_bytes": read.reserved.bytes,
-        "reserved_low_bytes": read.reserved.low,
-        "reserved_high_bytes": read.reserved.high,
-        "held_free_bytes": read.held_free,
-        "nvidia_smi_bytes": read.shown.bytes,
+        "reserved_bytes": read.reserved.bytes if reserves else None,
+        "reserved_low_bytes": read.reserved.low if reserves else None,
+        "reserved_high_bytes": read.reserved.high if reserves else None,
+        "held_free_bytes": read.held_free if reserves else None,
+        "nvidia_smi_bytes": read.shown.bytes if reserves else None,
         "outside_bytes": read.outside,
         "most_allocated_bytes": read.room,
     }

@@ -29,3 +29,16 @@ def test_what_a_render_tells_of_reserved_holds_what_memory_replays(stage: int, h
     assert float(long[1]) == allocated
     assert least <= float(long[2]) <= most
     assert shown_least <= float(long[3]) <= shown_most
+
+
+def test_of_a_cpu_nobody_reads_nvidia_smi() -> None:
+    job = {"hw": "cpu", "model": "125m", "gpus": 2, "zero_stage": 0, "tp": 1, "micro_batch": 1}
+    rendered, footprint = summary.text(dsgen.render(job)), dsgen.memory(job)
+    told, card = memory.text(footprint, 80), memory.data(footprint)["card"]
+
+    for text in (rendered, told):
+        assert re.search(rf"^      tensors take {NUMBER} GiB of a rank's RAM; no allocator reserves more$", text, re.M)
+        assert not re.search("nvidia|torch allocates|holes", text)
+    assert {name for name, value in card.items() if value is None} == {
+        "reserved_bytes", "reserved_low_bytes", "reserved_high_bytes", "held_free_bytes", "nvidia_smi_bytes"
+    }  # fmt: skip

@@ -15,6 +15,7 @@ import attrs
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, place, said_of
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
+from dsgen.families.parameters import parameters
 from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.linting import meanings
@@ -27,7 +28,8 @@ from dsgen.planning.candidates import search
 from dsgen.planning.planner import decide
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.pins import Pin
-from dsgen.strategies.buffers import choose
+from dsgen.shapes.units import gib
+from dsgen.strategies.buffers import SIXTEEN_BIT, choose
 from dsgen.strategies.constraints import EXPERTS, OF_LAYOUTS, Keys, cannot, keys, of_layout, refusals
 from dsgen.strategies.counted import BOUNDED, LOOSE, NARROW, SECOND_COPY
 from dsgen.strategies.strategies import Layout, Strategy, batches, layouts, strategy
@@ -40,6 +42,7 @@ _PLACES = ("none", "cpu", "nvme")
 _RANK = {Verdict.FITS: 0, Verdict.UNCERTAIN: 1, Verdict.DOES_NOT_FIT: 2}
 _ABOUT = 1.05  # of what the best lacks: offload that saves less of it is not worth being shown
 _WHOLE = 3  # the stage that partitions the parameters
+_AUTOCAST = "torch_autocast.enabled"
 # What a constraint is about -> the strategy that has it, in words; of others the wish is named beside the strategy.
 _WHAT = {"tp": "tensor parallelism over {0.tp} GPUs", "stage": "{0}"}
 # Fact as a person names it -> the field of a strategy
@@ -236,12 +239,30 @@ def not_counted(job: Job, chosen: Strategy, paths: Iterable[str]) -> Iterator[st
     """What is said of keys that change what is held, and are not counted."""
     for path in paths:
         field = BOUNDED.get(path)
+        if path == _AUTOCAST:
+            yield f"{path}: not counted; {_autocast(job, chosen)}"
+            continue
         if field is None:
             yield f"{path}: what it saves or takes is not counted"
             continue
         alone = attrs.evolve(job, unsure=Unsure(**{field: getattr(job.unsure, field)}))
         if any(widened(alone, chosen, chosen.buffers)):  # else it changes nothing here
             yield f"{path}: what it takes is in the interval, not in the peak"
+
+
+def _autocast(job: Job, chosen: Strategy) -> str:
+    """What a person should know of it: weights that are fp32 stay so, and torch keeps their casts until forward ends.
+
+    torch.autocast's cache holds the cast of each trained weight until its outermost context is left, and autograd until
+    the layer's backward; DeepSpeed 0.19.8 enters one around each forward (runtime/torch_autocast.py).
+    """
+    weights = "an fp32 model's weights and gradients stay in fp32: --precision fp32 counts them, and activations so"
+    if chosen.stage == _WHOLE:  # what it gathers is in 16 bits already
+        return weights
+    tied = "embedding" if job.model.tied_embeddings else ""  # the matrix that makes the logits, too
+    elements = sum(item.total for item in parameters(job.model) if item.matrix or item.kind in ("expert", tied))
+    casts = gib(SIXTEEN_BIT * elements / chosen.tp)
+    return f"{weights}; a forward holds a 16-bit cast of each matrix besides, {casts} GiB"
 
 
 def _place(job: Job, field: str) -> str | None:
