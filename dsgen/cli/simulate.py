@@ -56,6 +56,7 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
 @click.option(
     "--eval-batch", "evaluation", type=click.IntRange(1), metavar="N", help="Evaluate N sequences after every step."
 )
+@click.option("--checkpoint", is_flag=True, help="Save a checkpoint behind the last step, and resume from it.")
 @click.option(
     "--force", is_flag=True, help="Run with versions that were not tested, and what DeepSpeed is known to refuse."
 )
@@ -202,7 +203,7 @@ def _options(options: dict[str, Any], **more: Any) -> Options:
     """The options that are the run's own, taken out of all."""
     from dsgen.simulating import Options
 
-    names = ("rank", "steps", "dtype", "alloc_conf", "empty_cache_steps", "evaluation", "force")
+    names = ("rank", "steps", "dtype", "alloc_conf", "empty_cache_steps", "evaluation", "checkpoint", "force")
     return Options(**{name: options.pop(name) for name in names}, **more)
 
 

@@ -2,8 +2,9 @@
 
 Read in transformers 5.23 (Trainer.save_model, _save_checkpoint), Accelerate 1.15 (Accelerator.get_state_dict) and
 DeepSpeed 0.19.8 (runtime/engine.py: save_checkpoint, _zero3_consolidated_16bit_state_dict,
-_replace_module_consolidated_state_dict, load_checkpoint; checkpoint/utils.py: clone_tensors_for_torch_save). No GPU was
-at hand to measure it on.
+_replace_module_consolidated_state_dict, load_checkpoint; checkpoint/utils.py: clone_tensors_for_torch_save). What the
+engine itself saves and loads is held against its simulation (tests/engine/test_simulate_checkpoint.py). No GPU was at
+hand to measure it on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt, through_training
+from dsgen.memory.backward import start
 from dsgen.memory.estimates import PhaseMemory
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.loading import Loaded
@@ -22,6 +24,7 @@ from dsgen.strategies.strategies import Strategy
 __all__ = ["between_steps", "resuming", "saving"]
 
 COPIES, CHECKPOINT = "copies of the weights", "the checkpoint's files"
+MOMENTS = "optimizer states"
 
 
 def saving(job: Job, strategy: Strategy) -> PhaseMemory:
@@ -47,13 +50,21 @@ def saving(job: Job, strategy: Strategy) -> PhaseMemory:
 
 
 def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
-    """Every rank reads what it had written, into RAM first: below stage 3 the weights of all, then its own states."""
+    """Every rank reads what it had written, into RAM first: below stage 3 the weights of all, then its own states.
+
+    Those of an optimizer that steps in RAM stay where they were read. At stage 0 in 16 bits DeepSpeed has made states
+    when it is initialized: they are on the GPU until those that were read are there too.
+    """
     held = _held(job, strategy)
     weights, own = held.size * held.tensors.elements, held.master + held.moments
     each = {0: weights + own, 3: own}.get(strategy.stage, max(weights, own))  # stage 0 has one file with all of it
     read = job.gpus_per_node * each
-    there = _node(job, strategy, held, accumulates=False).phases["training"]  # no step has been
-    return _phase("resume", _resident(strategy, held), there, {CHECKPOINT: read})
+    there = dict(_node(job, strategy, held, accumulates=False).phases["training"])  # no step has been
+    there.pop(MOMENTS, None)
+    gpu = _resident(strategy, held)
+    if strategy.stage == 0 and held.master:
+        gpu[MOMENTS] += held.moments
+    return _phase("resume", gpu, there, {CHECKPOINT: read})
 
 
 def between_steps(job: Job, strategy: Strategy) -> Host:
@@ -66,13 +77,16 @@ def _held(job: Job, strategy: Strategy) -> States:
 
 
 def _resident(strategy: Strategy, held: States) -> dict[str, int]:
-    """What is on the GPU between two steps."""
+    """What is on the GPU between two steps; stage 3 keeps its shares of gradients and its bucket."""
     there = through_training(batchless(strategy), held)
+    gradients, bucket = start(held, strategy.stage, felt(strategy.buffers, strategy.stage), False)
     return {
         "weights": there.weights,
         "fp32 master weights": there.master,
-        "optimizer states": there.optimizer + there.staged,
+        MOMENTS: there.optimizer + there.staged,
         "offload buffers": there.offload,
+        "gradients": gradients,
+        "communication buckets": bucket,
     }
 
 

@@ -57,7 +57,8 @@ _LETTER = 6.3  # px of a letter at 11 px, about
 _ROW = 20  # px of a line of the legend
 _COLUMNS = 4  # of the legend
 _NEAR = 3.0  # a limit up to this many times the peak is drawn in scale
-_SHORT = {"forward": "fwd", "backward": "bwd", "step": "step", "load": "load", "init": "init", "evaluate": "eval"}
+_SHORT = {"forward": "fwd", "backward": "bwd", "step": "step", "load": "load", "init": "init", "evaluate": "eval",
+          "resume": "res"}  # fmt: skip
 _TICKS = (1, 2, 2.5, 5, 10)  # times a power of ten
 
 

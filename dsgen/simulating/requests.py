@@ -77,6 +77,7 @@ class Options:
         alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.
         empty_cache_steps: The Trainer's torch_empty_cache_steps.
         evaluation: Sequences that are evaluated at a time on a GPU after every step; None: none are.
+        checkpoint: Behind the last step a checkpoint is saved, and another engine goes on from it.
         force: Run with versions that were not tested, and what is known to be refused.
     """
 
@@ -103,6 +104,7 @@ class Options:
     alloc_conf: str = ""
     empty_cache_steps: int | None = None
     evaluation: int | None = None
+    checkpoint: bool = False
     force: bool = False
 
 
@@ -172,6 +174,7 @@ class Request:
             "alloc_conf": run.alloc_conf,
             "empty_cache_steps": run.empty_cache_steps,
             "evaluation": run.evaluation,
+            "checkpoint": run.checkpoint,
             "time": self.rates is not None,
             "force": run.force,
         }

@@ -80,6 +80,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             "nvme": ops.written(),
             "collectives": results.collectives(recorder.collectives),
             "storages": len(ledger.sizes),
+            **({"files": recorder.written} if asked["checkpoint"] else {}),
             **({} if recorder.program is None else {"program": recorder.program.told()}),
             "seconds": round(time.monotonic() - began, 2),
             "rss_bytes": _most_bytes(),

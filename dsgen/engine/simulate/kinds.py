@@ -16,6 +16,8 @@ BY_PHASE = {
     "input": "inputs",
     "forward": "activations",
     "evaluate": "activations",
+    "save": "other",
+    "resume": "other",
     "step": "temporaries",
 }
 

@@ -73,6 +73,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.collectives: dict[tuple[int, str, str, int, int], int] = {}
         self._before_pass: dict[tuple[int, str, str, int, int], int] = {}
         self.live = [0, 0]
+        self.written: dict[str, int] = {}  # file of a checkpoint -> bytes of its storages
         self._watched: dict[int, _Watch] = {}
         self._pin = False
         self._fakes = fakes.Fakes()

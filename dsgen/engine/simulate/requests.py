@@ -40,6 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
     "evaluation": None,  # sequences that are evaluated after every step, a forward without gradients; None: none are
+    "checkpoint": False,  # True: behind the last step a checkpoint is saved, and loaded again
     "every_pass": False,  # True: run also the passes of accumulation that do the same as the one before
     "time": False,  # True: the answer has the program of the last step, from which its time is computed
     "force": False,  # run with versions that were not tested

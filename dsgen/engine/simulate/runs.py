@@ -14,6 +14,7 @@ from dsgen.engine.serving import ask_cpu_once
 from dsgen.engine.simulate import (
     adapters,
     attention,
+    checkpoint_files,
     checkpointing,
     devices,
     eight_bits,
@@ -29,6 +30,7 @@ from dsgen.engine.simulate.versions import check_tested
 
 __all__ = ["facts", "prepare", "run"]
 
+_FAKE = {"fake_mode", "constant", "pytype", "dispatch_keys", "real_tensor"}  # what a FakeTensor is (torch 2.13)
 BATCHES = 2  # of an evaluation: at stage 3 the second one finds what the first one has left gathered, as all later ones
 
 
@@ -59,6 +61,10 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
         engine = _initialize(request, config, recorder)
         for step in range(1, request["steps"] + 1):
             _train(request, engine, recorder, step)
+        if request["checkpoint"]:
+            engines = [engine]
+            del engine
+            engine = _checkpoint(request, engines, recorder)
     return ledger, recorder, engine
 
 
@@ -213,6 +219,38 @@ def _evaluate(request: dict[str, Any], engine: Any, recorder: Recorder) -> None:
     del loss
     _end(recorder, engine.module, engine)
     engine.train()
+
+
+def _checkpoint(request: dict[str, Any], engines: list[Any], recorder: Recorder) -> Any:
+    """A checkpoint as the one engine writes it; and going on from it with another one, when the first is gone."""
+    engine = engines.pop()
+    with checkpoint_files.folder() as (files, path):
+        files.serve(engine)
+        recorder.enter("save")
+        engine.save_checkpoint(path, exclude_frozen_parameters=True)
+        _end(recorder, engine.module, engine)
+        _end_process(engine)
+        del engine
+        gc.collect()
+        recorder.step = 0
+        recorder.enter("load")
+        again = _initialize(request, copy.deepcopy(request["config"]), recorder)
+        files.serve(again)
+        recorder.enter("resume")
+        again.load_checkpoint(path, load_module_strict=False)
+        _end(recorder, again.module, again)
+    recorder.written = files.sizes
+    return again
+
+
+def _end_process(engine: Any) -> None:
+    """Let go of what an engine holds, as the end of its process does: hooks of torch would keep it for ever."""
+    engine.destroy()
+    for optimizer in (engine.basic_optimizer, engine.optimizer):
+        vars(optimizer).clear()
+    for parameter in engine.module.parameters():
+        for name in vars(parameter).keys() - _FAKE:
+            delattr(parameter, name)
 
 
 def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch: int) -> None:

@@ -5,6 +5,7 @@ alive takes the place of what it freed of the step before, size for size and str
 where that cannot be, the run is replayed as it was, once.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,6 +17,7 @@ __all__ = ["StepRequests", "least_card", "played"]
 
 Event = tuple[int, int, int]  # as `allocator.replay` takes them
 STEPS = 12  # more steps than any of the committed scenarios needs to be steady (benchmarks/reserved.json: 1)
+_BEHIND = "save"  # the first phase that may come behind the steps
 QUIET = 2  # steps in a row that must reserve nothing new
 PAGE = 2 << 20  # bytes; what is reserved is a multiple of it
 LOOKS = 6  # halvings of what lies between the tensors and what is reserved, which is at most as much again
@@ -38,14 +40,18 @@ class RepeatedPasses(NamedTuple):
 
 
 class StepRequests:
-    """The requests of a run: up to its last step, in that step, and what of it stands for what in the step before."""
+    """The requests of a run: up to its last step, in that step, and what of it stands for what in the step before.
+
+    What comes behind the steps, a save and an engine that resumes, is none of them.
+    """
 
     __slots__ = ("before", "heirs", "last", "repeats", "turns", "turns_before")
 
     def __init__(self, ledger: Ledger, workspace_bytes: int = 0) -> None:
         events = list(ledger.replay(GPU, workspace_bytes))
-        last = max((step for _, step, _, _ in ledger.marks), default=0)
-        begin = max((until for _, step, _, until in ledger.marks if step < last), default=0)
+        marks = [*itertools.takewhile(lambda mark: mark[0] != _BEHIND, ledger.marks)]
+        last = max((step for _, step, _, _ in marks), default=0)
+        begin = max((until for _, step, _, until in marks if step < last), default=0)
 
         def before(event: int) -> int:
             """Requests of the GPU before an event of the ledger."""
@@ -55,7 +61,7 @@ class StepRequests:
 
         cut = before(begin)
         self.before: Sequence[Event] = events[:cut]
-        self.last: Sequence[Event] = events[cut:]
+        self.last: Sequence[Event] = events[cut : before(marks[-1][3]) if len(marks) < len(ledger.marks) else None]
         turns = [
             (first, RepeatedPasses(before(first), before(first + length) - before(first), births, count))
             for first, length, births, count in ledger.turns
