@@ -18,6 +18,7 @@ RULES = Rules(
     "nvme_needs_libaio",
     "offload_ratio_below_stage_3",
     "offload_ratio_needs_cpu_adam",
+    "part_of_optimizer_on_gpu",
     "super_offload_needs_cuda",
     "hpz_does_not_divide_gpus",
     "quantizers_need_a_gpu",
