@@ -186,7 +186,7 @@ def operators(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def cells(session: nox.Session) -> None:
-    """Every start of the matrix, 200 cells one by one, and its structures trained; `-- update` records the starts."""
+    """Every start of the matrix, 200 cells one by one, and what is golden trained; `-- update` records the starts."""
     install_proof(session)
     if UPDATE in session.posargs:
         session.run("python", "benchmarks/every_cell.py")

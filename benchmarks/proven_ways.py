@@ -24,7 +24,7 @@ def table(cells: Mapping[str, Any], releases: Mapping[str, Mapping[str, Any]]) -
     """The rows.
 
     Args:
-        cells: benchmarks/every_cell.json.
+        cells: benchmarks/every_cell.json, and what is trained.
         releases: benchmarks/every_release.json.
     """
     trained, versions = cells["trained"], cells["versions"]
@@ -50,8 +50,14 @@ def table(cells: Mapping[str, Any], releases: Mapping[str, Mapping[str, Any]]) -
             ),
             (
                 f"every structure of the matrix ({cells['structures']}), 18 families",
-                "trained ten steps on real gloo ranks beside plain PyTorch, saved, resumed",
-                f"{trained['runs']} runs",
+                "trained ten steps on 2 and on 4 real gloo ranks beside plain PyTorch, saved, resumed",
+                f"{trained['matrix_runs']} runs",
+                "tests/proving/test_golden_trained.py",
+            ),
+            (
+                "golden scenarios that training tells from the matrix, LoRA and QLoRA as adapters",
+                "the same",
+                f"{trained['scene_runs']} runs",
                 "tests/proving/test_golden_trained.py",
             ),
             (

@@ -3,9 +3,13 @@
 Two structures are one here where they differ only in keys that a training step does not read, or in a number:
 
 - `activation_checkpointing`: of DeepSpeed's own checkpointing function, which no class of transformers calls;
-- `steps_per_print`, `wall_clock_breakdown`: what is printed;
+- `steps_per_print`, `wall_clock_breakdown`, `timers`, and the monitors: what is printed and told;
 - `stage3_gather_16bit_weights_on_model_save`: read by `save_16bit_model` alone;
-- `tensor_parallel.autotp_size`: 2, 4 and 8 are 2 here, on four ranks, so that two hold the same part.
+- `tensor_parallel.autotp_size`: 2, 4 and 8 are 2 here, on four ranks, so that two hold the same part;
+- a precision, a place or `round_robin_gradients` that is said to be off, as it is where nobody says it.
+
+Each case is trained on two ranks and on four, AutoTP on four alone. Four ranks take one micro-batch each where two take
+two, so that both see the same samples, and one run of plain PyTorch stands beside both.
 
 Each of those structures is still started by itself, twice: `golden.starts` and tests/proving/test_golden_proof.py.
 
@@ -41,14 +45,22 @@ from dsgen.proving.adaptation import tensor_parallel_degree
 from golden import starts
 from golden.structures import structure
 
-__all__ = ["Case", "cases"]
+__all__ = ["AUTOCAST", "Case", "cases", "on_more_ranks", "precision_of", "shrunk", "told_apart"]
 
-NOT_READ = ("activation_checkpointing", "steps_per_print", "wall_clock_breakdown")
+NOT_READ = ("activation_checkpointing", "steps_per_print", "wall_clock_breakdown", "timers", "csv_monitor",
+            "tensorboard", "wandb")  # fmt: skip
 NOT_READ_OF_ZERO = ("stage3_gather_16bit_weights_on_model_save",)
-DEGREE, RANKS, SPLIT_RANKS = 2, 2, 4
+OFF_OF_ZERO = {"round_robin_gradients": False, "offload_optimizer": {"device": "none"},
+               "offload_param": {"device": "none"}}  # fmt: skip
+DEGREE, RANKS, SPLIT_RANKS, MORE_RANKS = 2, 2, 4, 4
+HPZ = 2  # ranks that hold all weights among them
 PRECISIONS = ("bf16", "fp16")
+AUTOCAST = "torch_autocast"  # bf16 by another key
 MIXTURES = ("deepseek_v3", "qwen3_moe")  # trained at every stage
-RATE, WARMUP = 1e-3, 3  # the tiny model learns in ten steps, and the schedule is a slope, then flat
+WARMUP, TOTAL = 3, 10  # steps: the schedule is a slope, then flat or another slope
+# The tiny model learns in ten steps, whatever a step of the optimizer is.
+RATE, RATES = 1e-3, {"SGD": 1.0, "Adagrad": 1e-2, "Muon": 1e-2}
+WIDE_RATE = 1e-4
 NORM = 0.3  # below the norms of the tiny models' gradients, so that clipping clips
 SCALE_POWER = 10  # nothing overflows; overflows are forced in `dsgen prove` (dsgen/engine/proof/forced_overflows.py)
 # Elements, so that a model of some 100,000 takes several buckets, fetches and groups, and nothing persists whole.
@@ -83,11 +95,35 @@ class Case:
     wide: bool  # whether its tensors are swapped to a drive
     stands_for: int  # structures of the matrix
     resumes: bool = True  # whether DeepSpeed promises the losses that it had
+    saved: bool = True  # whether it is saved, and a new engine loads it
+    adapters: Mapping[str, Any] | None = None  # what is trained instead of all of it
+    checkpointing: str = ""  # how the program recomputes activations
+    optimizer: str = ""  # that the program brings
 
     @property
     def precision(self) -> str:
         """bf16, fp16 or fp32."""
-        return next((name for name in PRECISIONS if name in self.config), "fp32")
+        return "bf16" if AUTOCAST in self.config else precision_of(self.config)
+
+
+def precision_of(config: Mapping[str, Any]) -> str:
+    """bf16, fp16 or fp32, by the sections of DeepSpeed's own mixed precision."""
+    return next((name for name in PRECISIONS if config.get(name, {}).get("enabled", name in config)), "fp32")
+
+
+def on_more_ranks(case: Case) -> Case:
+    """The same samples of a step on more ranks; a drive that does not resume is not asked again."""
+    config = {**case.config, "gradient_accumulation_steps": 1}
+    if "train_batch_size" in config:
+        config["train_batch_size"] = config["train_micro_batch_size_per_gpu"] * MORE_RANKS
+    return attrs.evolve(
+        case,
+        name=f"{case.name}, {MORE_RANKS} ranks",
+        config=config,
+        ranks=MORE_RANKS,
+        stands_for=0,
+        saved=case.resumes,
+    )
 
 
 def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Case, ...]:
@@ -99,7 +135,7 @@ def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any
     """
     groups: dict[Any, list[starts.Share]] = {}
     for share in shares:
-        groups.setdefault(structure(_told_apart(configs[share.cells[0].sha])), []).append(share)
+        groups.setdefault(structure(told_apart(configs[share.cells[0].sha])), []).append(share)
     made: dict[str, Case] = {}
     used: Counter[str] = Counter()
     for group in groups.values():
@@ -116,7 +152,8 @@ def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any
                 case = made[f"stage {stage}, {precision}"]
                 name = f"{case.name}, {model['model_type']}"
                 made[name] = attrs.evolve(case, name=name, model=model, stands_for=0)
-    return tuple(made.values())
+    more = [on_more_ranks(case) for case in made.values() if case.ranks < MORE_RANKS]
+    return (*made.values(), *more)
 
 
 def _mixtures(shares: Sequence[starts.Share]) -> list[dict[str, Any]]:
@@ -126,11 +163,18 @@ def _mixtures(shares: Sequence[starts.Share]) -> list[dict[str, Any]]:
     return [models[name] for name in MIXTURES]
 
 
-def _told_apart(config: Mapping[str, Any]) -> dict[str, Any]:
+def told_apart(config: Mapping[str, Any]) -> dict[str, Any]:
     """What of a config training can tell from another's."""
     kept = {key: copy.deepcopy(value) for key, value in config.items() if key not in NOT_READ}
+    for name in PRECISIONS:
+        if kept.get(name, {}).get("enabled") is False:
+            del kept[name]
+    zero = kept.get("zero_optimization", {})
     for key in NOT_READ_OF_ZERO:
-        kept.get("zero_optimization", {}).pop(key, None)
+        zero.pop(key, None)
+    for key, value in OFF_OF_ZERO.items():
+        if zero.get(key) == value:
+            del zero[key]
     if tensor_parallel_degree(config) > 1:
         kept["tensor_parallel"]["autotp_size"] = DEGREE
     return kept
@@ -167,7 +211,7 @@ def _cases(config: Mapping[str, Any], model: Mapping[str, Any], whole: int) -> I
     for precision in ("fp32",) if only_fp32 else (own, "fp32"):
         yield Case(
             name=", ".join([*said, precision]),
-            config=_shrunk(config, precision, wide="nvme" in places),
+            config=shrunk(config, precision, wide="nvme" in places),
             model=model,
             ranks=SPLIT_RANKS if tp else RANKS,
             wide="nvme" in places,
@@ -176,24 +220,41 @@ def _cases(config: Mapping[str, Any], model: Mapping[str, Any], whole: int) -> I
         )
 
 
-def _shrunk(config: Mapping[str, Any], precision: str, *, wide: bool) -> dict[str, Any]:
-    """The same keys with the numbers of a tiny model, in this precision."""
+def shrunk(config: Mapping[str, Any], precision: str, *, wide: bool, rate: float | None = None) -> dict[str, Any]:
+    """The same keys with the numbers of a tiny model, in this precision.
+
+    Args:
+        config: As `told_apart` leaves it.
+        precision: bf16, fp16 or fp32.
+        wide: Whether tensors are swapped to a drive.
+        rate: Of learning; None for that of the optimizer.
+    """
     used: dict[str, Any] = copy.deepcopy(dict(config))
     for name in PRECISIONS:
         if name != precision:
             used.pop(name, None)
-    if precision == "fp16":
+    if precision == "fp16" and "loss_scale" not in used["fp16"]:
         used["fp16"]["initial_scale_power"] = SCALE_POWER
     tp = tensor_parallel_degree(config) > 1
     if tp:
         used["tensor_parallel"]["autotp_size"] = DEGREE
     ranks = SPLIT_RANKS if tp else RANKS
-    used |= {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "train_batch_size": 4 * ranks,
-             "gradient_clipping": NORM}  # fmt: skip
-    used["optimizer"]["params"]["lr"] = RATE
-    used["scheduler"]["params"] |= {"warmup_max_lr": RATE, "warmup_num_steps": WARMUP}
+    used |= {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}
+    if "train_batch_size" in used:  # with AutoTP at stage 3 two checks of DeepSpeed want two numbers
+        used["train_batch_size"] = 4 * ranks
+    used["gradient_clipping"] = NORM if config.get("gradient_clipping") else 0.0
+    chosen = used.get("optimizer", {"type": "", "params": {}})
+    if rate is None:
+        rate = WIDE_RATE if wide else RATES.get(chosen["type"], RATE)
+    if "lr" in chosen["params"]:
+        chosen["params"]["lr"] = rate
+    schedule = used.get("scheduler", {"params": {}})["params"]
+    numbers = {"warmup_max_lr": rate, "warmup_num_steps": WARMUP, "total_num_steps": TOTAL}
+    schedule |= {key: value for key, value in numbers.items() if key in schedule}
     zero = used.get("zero_optimization", {})
     zero |= {key: value for key, value in (WIDE if wide else TINY).items() if key in zero}
     if zero.get("offload_param", {}).get("device") == "nvme":
         zero["offload_param"] |= {"max_in_cpu": 0, "buffer_size": BUFFER}
+    if "zero_hpz_partition_size" in zero:
+        zero["zero_hpz_partition_size"] = HPZ
     return used

@@ -129,9 +129,17 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
 }
 
 # Files of which these cases alone are left to the night. A CPU without fp16 takes half a minute for each that is wide
-# enough to be swapped to a drive; other structures show fp16, and NVMe in bf16.
+# enough to be swapped to a drive; other structures show fp16, and NVMe in bf16. Of adapters one stays for each way: at
+# stages 2 and 3, of few matrices, in 4 bits.
 NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
-    "proving/test_golden_proof.py": ("fp16-nvme-both", "fp16-nvme-cpu-params"),
+    "proving/test_golden_proof.py": (
+        "fp16-nvme-both",
+        "fp16-nvme-cpu-params",
+        "lora-a10-7b",
+        "lora-mixtral",
+        "lora-stage-3-70b",
+        "qlora-24g-7b",
+    ),
 }
 
 # Files whose proofs take longest, by minutes; they begin first, so that all processes end at about the same time.

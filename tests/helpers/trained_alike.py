@@ -2,31 +2,47 @@
 
 Reads a list of cases as JSON from stdin and writes as many answers: the mean loss of every step of the plain run, of
 the engine's, and of an engine that resumed from a checkpoint of the middle. A case has a config and ranks, and may have
-a model (a config.json; else the tiny Llama) and wide (sizes that DeepSpeed swaps to a drive).
+a model (a config.json; else the tiny Llama), wide (sizes that DeepSpeed swaps to a drive), adapters (as
+`dsgen.proving.proven_models.Lora` gives them), checkpointing, an optimizer that the program makes, and saved: false,
+which leaves out the checkpoint.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import json
+import math
 import os
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import plain_optimizers
 
 STEPS, SAVED_AFTER = 10, 5
 # What the classes of transformers call dropout, with defaults above zero in some.
 DROPOUTS = ("attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout", "activation_dropout",
             "dropout", "classifier_dropout", "layerdrop")  # fmt: skip
 VOCABULARY, LENGTH = 256, 16  # of tiny_llama
+PAIR = 2  # ranks, for which siblings.py makes what is swapped
+# Widths of siblings.py: each of four ranks would hold 64 elements of a bias or a norm, and the gradients behind them in
+# a sub-group would begin at 256 bytes. Where a drive wants multiples of 512 (its queue/dma_alignment, and any drive
+# before Linux 6.0), DeepSpeed 0.19.8 reads nothing there and does not say so (its libaio looks at no event's result):
+# the optimizer then steps with what lay in the buffer.
+NARROW, ALIGNED = 256, 512
 GRACE_SECONDS = 2  # for other ranks to say why they end
 SEED, OTHER_SEED = 20, 21  # of the weights; a resumed engine starts from other ones
+RATE = 1e-3  # of an optimizer that the program makes, without a schedule
+# What of a config the plain loop reads, beside how many samples a step has.
+READ = ("optimizer", "scheduler", "gradient_clipping", "bf16", "fp16", "torch_autocast",
+        "train_micro_batch_size_per_gpu")  # fmt: skip
 
 
 def tensor_parallel(config: dict[str, Any]) -> int:
@@ -45,9 +61,24 @@ def build(case: dict[str, Any], seed: int) -> Any:
     """The model of a case as a training program makes it, without dropout, whose numbers no two runs share."""
     import torch
 
+    adapters = case.get("adapters")
+    # A program reads the 4-bit weights of a base whenever it starts, for no checkpoint has all that belongs to them.
+    torch.manual_seed(SEED if adapters and adapters["method"] == "qlora" else seed)
+    model = _base(case)
+    if not adapters:
+        return model
+    torch.manual_seed(seed)
+    from dsgen.engine.proof import tiny_models
+
+    asked = {"kind": "tiny", "adapters": adapters, "checkpointing": case.get("checkpointing", "")}
+    job = {"model": asked, "ranks": case["ranks"], "tp": 1, "wide": False, "config": case["config"]}
+    return tiny_models.load(job).finish(model)
+
+
+def _base(case: dict[str, Any]) -> Any:
+    """The model without adapters."""
     from dsgen.engine.proof import siblings, tiny_llama
 
-    torch.manual_seed(seed)
     wide = bool(case.get("wide"))
     if case.get("model") is None:
         return tiny_llama.build(1, wide)
@@ -55,7 +86,11 @@ def build(case: dict[str, Any], seed: int) -> Any:
 
     said = dict(case["model"])
     if wide:
-        said = siblings.sibling(said, 1, wide=True) | {"vocab_size": VOCABULARY}
+        said = siblings.sibling(said, 1, wide=True, sharing=case["ranks"])
+        if case["ranks"] == PAIR:  # attention is wide enough by itself
+            said["vocab_size"] = VOCABULARY
+        elif said["model_type"] != "llama":  # which has neither biases nor norms as narrow
+            said = {key: ALIGNED if value == NARROW else value for key, value in said.items()}
     dropouts = dict.fromkeys((name for name in said if "drop" in name and isinstance(said[name], (int, float))), 0.0)
     described = AutoConfig.for_model(**{**said, **dropouts, "pad_token_id": None})
     for name in DROPOUTS:
@@ -77,16 +112,52 @@ def tokens(config: dict[str, Any], number: int) -> Any:
 
 
 def rates(config: dict[str, Any]) -> list[float]:
-    """The learning rate of each step: WarmupLR's line, whose first two steps are made with the least.
+    """The learning rate of each step: the first two steps of a warm-up are made with the least.
 
     DeepSpeed's schedule sets it when it is made, and sets the same after the first step (runtime/lr_schedules.py).
     """
-    said = config["optimizer"]["params"]
     if "scheduler" not in config:
-        return [said["lr"]] * STEPS
-    warmup = config["scheduler"]["params"]
-    least, most, over = (warmup[f"warmup_{name}"] for name in ("min_lr", "max_lr", "num_steps"))
-    return [least + (most - least) * min(1.0, max(0, step - 1) / over) for step in range(STEPS)]
+        return [config["optimizer"]["params"]["lr"] if "optimizer" in config else RATE] * STEPS
+    kind, said = config["scheduler"]["type"], config["scheduler"]["params"]
+    peak = said["warmup_max_lr"] if "warmup_max_lr" in said else config["optimizer"]["params"]["lr"]
+    least = said["warmup_min_ratio"] * peak if "warmup_min_ratio" in said else said["warmup_min_lr"]
+    over, total = said["warmup_num_steps"], said.get("total_num_steps", 0)
+
+    def rate(step: int) -> float:
+        if step < over:
+            return float(least + (peak - least) * step / over)
+        if kind == "WarmupDecayLR":
+            return float(peak * max(0.0, (total - step) / (total - over)))
+        if kind == "WarmupCosineLR":  # it is a step ahead of its warm-up
+            fallen = (1 + math.cos(math.pi * min(1.0, (step - over + 1) / (total - over)))) / 2
+            return float(peak * (said["cos_min_ratio"] + (1 - said["cos_min_ratio"]) * fallen))
+        return float(peak)
+
+    return [rate(max(0, step - 1)) for step in range(STEPS)]
+
+
+def plain_optimizer(case: dict[str, Any], named: dict[str, Any]) -> Any:
+    """The optimizer of the plain loop on its fp32 masters."""
+    import torch
+
+    config = case["config"]
+    if case.get("optimizer"):
+        optimizer = plain_optimizers.brought(case["optimizer"], RATE)(list(named.values()))
+    else:
+        optimizer = plain_optimizers.make(config, named)
+    if config.get("bf16") and config.get("zero_optimization", {}).get("stage", 0) == 0:
+        # DeepSpeed 0.19.8 makes Adam's states by a step with zero gradients, and below ZeRO that step counts: the first
+        # update is 0.73 of torch's (runtime/fp16/fused_optimizer.py, initialize_optimizer_states).
+        for one in named.values():
+            one.grad = torch.zeros_like(one)
+        optimizer.step()
+    return optimizer
+
+
+def scale_of(config: dict[str, Any]) -> float:
+    """What fp16's loss is multiplied by; 1 without fp16."""
+    said = config.get("fp16")
+    return float(said.get("loss_scale") or 2.0 ** said["initial_scale_power"]) if said else 1.0
 
 
 def plain(case: dict[str, Any], kept: dict[str, Any] | None = None) -> list[float]:
@@ -101,45 +172,89 @@ def plain(case: dict[str, Any], kept: dict[str, Any] | None = None) -> list[floa
     config = case["config"]
     data_parallel = case["ranks"] // tensor_parallel(config)
     model = build(case, SEED).to(dtype_of(config))
-    masters = [one.detach().float().clone().requires_grad_() for one in model.parameters()]
-    said = config["optimizer"]["params"]
-    optimizer = torch.optim.AdamW(
-        masters, lr=said["lr"], betas=said["betas"], eps=said["eps"], weight_decay=said["weight_decay"]
-    )
-    if config.get("bf16") and config.get("zero_optimization", {}).get("stage", 0) == 0:
-        # DeepSpeed 0.19.8 makes Adam's states by a step with zero gradients, and below ZeRO that step counts: the first
-        # update is 0.73 of torch's (runtime/fp16/fused_optimizer.py, initialize_optimizer_states).
-        for one in masters:
-            one.grad = torch.zeros_like(one)
-        optimizer.step()
-    scale = 2.0 ** config["fp16"]["initial_scale_power"] if config.get("fp16") else 1.0
+    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    named = {name: one.detach().float().clone().requires_grad_() for name, one in trained.items()}
+    masters = list(named.values())
+    optimizer = plain_optimizer(case, named)
+    casts = torch.autocast("cpu", torch.bfloat16, enabled="torch_autocast" in config)
+    scale = scale_of(config)
     parts, losses = config["gradient_accumulation_steps"] * data_parallel, []
     for step, rate in enumerate(rates(config)):
         if kept is not None and step == SAVED_AFTER:
-            names = (name for name, _ in model.named_parameters())
-            kept.update((name, one.detach().clone()) for name, one in zip(names, masters, strict=True))
+            kept.update((name, one.detach().clone()) for name, one in named.items())
         for one in masters:
             one.grad = torch.zeros_like(one)
         total = 0.0
         for number in range(parts):
             batch = tokens(config, number)
-            loss = model(input_ids=batch, labels=batch).loss
+            with casts:
+                loss = model(input_ids=batch, labels=batch).loss
             (loss.float() * scale).backward()
             total += float(loss.detach())
-            for one, parameter in zip(masters, model.parameters(), strict=True):
+            for one, parameter in zip(masters, trained.values(), strict=True):
                 if parameter.grad is not None:  # an expert that no token took has none
                     one.grad += parameter.grad.float() / (scale * parts)
                 parameter.grad = None
+        if hasattr(optimizer, "before_clipping"):
+            optimizer.before_clipping()
         if config["gradient_clipping"]:
             torch.nn.utils.clip_grad_norm_(masters, config["gradient_clipping"])
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
         with torch.no_grad():
-            for one, parameter in zip(masters, model.parameters(), strict=True):
+            for one, parameter in zip(masters, trained.values(), strict=True):
                 parameter.copy_(one)
         losses.append(total / parts)
     return losses
+
+
+_plain: dict[str, list[float]] = {}
+
+
+def plain_of(case: dict[str, Any]) -> list[float]:
+    """The losses of the plain loop, which is run once for all cases that it cannot tell apart."""
+    config = case["config"]
+    samples = config["gradient_accumulation_steps"] * case["ranks"] // tensor_parallel(config)
+    told = [case.get("model"), case.get("adapters"), case.get("optimizer"), samples,
+            case["ranks"] if case.get("wide") else 0, config.get("zero_optimization", {}).get("stage", 0) == 0,
+            [config.get(name) for name in READ]]  # fmt: skip
+    key = json.dumps(told, sort_keys=True)
+    if key not in _plain:
+        with sums_in_fp32(case):
+            _plain[key] = plain(case)
+    return _plain[key]
+
+
+@contextlib.contextmanager
+def sums_in_fp32(case: dict[str, Any]) -> Iterator[None]:
+    """Let a CPU multiply the fp16 matrices of a wide model as a GPU does: sums in fp32, rounded once.
+
+    A CPU without AVX512-FP16 takes 94 ms for a product (32 x 1024 by 1024 x 1024) that takes this 1 ms.
+    """
+    import torch
+
+    if not (case.get("wide") and case["config"].get("fp16")):
+        yield
+        return
+    library = torch.library.Library("aten", "IMPL")
+
+    def mm(one: Any, other: Any) -> Any:
+        exact = torch.empty(one.shape[0], other.shape[1])
+        torch.mm(one.float(), other.float(), out=exact)
+        return exact.to(one.dtype)
+
+    def addmm(bias: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+        exact = torch.empty(one.shape[0], other.shape[1])
+        torch.addmm(bias.float(), one.float(), other.float(), beta=beta, alpha=alpha, out=exact)
+        return exact.to(one.dtype)
+
+    library.impl("mm", mm, "CPU")
+    library.impl("addmm", addmm, "CPU")
+    try:
+        yield
+    finally:
+        library._destroy()
 
 
 def engine_of(case: dict[str, Any], seed: int) -> Any:
@@ -150,7 +265,11 @@ def engine_of(case: dict[str, Any], seed: int) -> Any:
 
     model = build(case, seed)
     config = copy.deepcopy(case["config"])
-    engine = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)[0]
+    trained = [one for one in model.parameters() if one.requires_grad]
+    given = {}
+    if case.get("optimizer"):
+        given["optimizer"] = plain_optimizers.brought(case["optimizer"], RATE)(trained)
+    engine = deepspeed.initialize(model=model, model_parameters=trained, config=config, **given)[0]
     let_ranks_go_first()  # of the groups that it made
     return engine
 
@@ -179,8 +298,9 @@ def join(config: dict[str, Any], ranks: int, rank: int, folder: str) -> None:
     import deepspeed
     from deepspeed.accelerator import get_accelerator
 
-    from dsgen.engine.proof.cpu_stand_ins import let_ranks_go_first
+    from dsgen.engine.proof.cpu_stand_ins import leave_uncompiled, let_ranks_go_first
 
+    leave_uncompiled(config)
     for name in ("offload_optimizer", "offload_param"):
         if (section := config.get("zero_optimization", {}).get(name, {})).get("device") == "nvme":
             section["nvme_path"] = folder
@@ -199,10 +319,21 @@ def join(config: dict[str, Any], ranks: int, rank: int, folder: str) -> None:
 
 def be_rank(case: dict[str, Any], rank: int, folder: str) -> None:
     """Train, save in the middle, and resume in an engine that began with other weights."""
+    with sums_in_fp32(case):
+        be_rank_of(case, rank, folder)
+
+
+def be_rank_of(case: dict[str, Any], rank: int, folder: str) -> None:
+    """The same, however a CPU multiplies."""
     config = case["config"]
     join(config, case["ranks"], rank, folder)
     engine = engine_of(case, SEED)
     losses = train(engine, config, range(SAVED_AFTER), rank)
+    if not case.get("saved", True):
+        losses += train(engine, config, range(SAVED_AFTER, STEPS), rank)
+        if rank == 0:
+            Path(folder, "losses.json").write_text(json.dumps({"engine": losses, "resumed": []}), "utf-8")
+        return
     engine.save_checkpoint(f"{folder}/checkpoint", tag="middle")
     losses += train(engine, config, range(SAVED_AFTER, STEPS), rank)
     other = engine
@@ -248,7 +379,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
         if error := forked(case["ranks"], lambda rank: be_rank(case, rank, folder), folder):
             return {"error": error}
         told = json.loads(Path(folder, "losses.json").read_text("utf-8"))
-    return {"error": "", "plain": plain(case), **told}
+    return {"error": "", "plain": plain_of(case), **told}
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -269,6 +400,8 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     ask_cpu_once()
     cases, answers = json.load(sys.stdin), []
     operators = ["ShareMemCommBuilder", "FusedAdamBuilder", "CPUAdamBuilder"]
+    kinds = {case["config"].get("optimizer", {}).get("type") for case in cases}
+    operators += [f"CPU{kind}Builder" for kind in ("Adagrad", "Lion") if kind in kinds]
     for name in [*operators, *(["AsyncIOBuilder"] if any(case.get("wide") for case in cases) else [])]:
         ops.load(name)  # forked ranks inherit them
     gc.freeze()  # DeepSpeed collects garbage often; a rank would look through all that was imported

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 import pytest
 from chosen import chosen
 
-from dsgen.deepspeed import surface
-from dsgen.jobs import scenarios
 from dsgen.proving import expectations
 from dsgen.proving.expectations import optimizer_place
 from dsgen.proving.proven_models import ProvenModel
@@ -22,33 +19,19 @@ from dsgen.proving.prover import NOT_RUN, PROVED, Proof, prove_many
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package
 
-from golden import scenes, structures  # noqa: E402
+from golden import structures, trained_scenes  # noqa: E402
+from golden.trained_scenes import NEEDS_GPU, adapted, configs  # noqa: E402
 
 pytestmark = pytest.mark.proof
-
-LINE = "0.19"  # the release line that the extra dsgen[proof] installs
-# Structures that no CPU can prove: scenario -> the operator DeepSpeed has for GPUs only.
-NEEDS_GPU = {"optimizer-lion": "FusedLion"}
 
 # Scenarios whose program makes the optimizer, and which.
 OWN = {"optimizer-8-bit-34b": "AdamW8bit", "optimizer-8-bit-one-gpu": "AdamW8bit"}
 
 
 @functools.cache
-def configs() -> dict[str, dict[str, Any]]:
-    """The committed configs made for the release line that is proven, by scenario."""
-    found = {}
-    for name in scenes.names():
-        wanted = scenarios.read(str(scenes.SCENARIOS / f"{name}.yaml")).deepspeed
-        if surface.load(wanted).version.startswith(f"{LINE}."):
-            found[name] = json.loads((scenes.CONFIGS / f"{name}.json").read_text("utf-8"))
-    return found
-
-
-@functools.cache
 def groups() -> dict[str, tuple[str, ...]]:
-    """One scenario for each structure, and those it stands for; a scenario in NEEDS_GPU always stands for itself."""
-    own: dict[str, tuple[str, ...]] = dict.fromkeys(NEEDS_GPU, ())
+    """One scenario for each structure, and those it stands for; adapters and NEEDS_GPU always stand for themselves."""
+    own: dict[str, tuple[str, ...]] = dict.fromkeys((*NEEDS_GPU, *adapted()), ())
     return {**structures.distinct({name: config for name, config in configs().items() if name not in own}), **own}
 
 
@@ -84,8 +67,15 @@ def parameter(name: str) -> Any:
 def proofs(request: pytest.FixtureRequest) -> dict[str, Proof]:
     """All proofs that are asked about, in one session: torch and DeepSpeed are imported once."""
     names = chosen(request)
-    models = [ProvenModel(optimizer=OWN.get(name, ""), checkpointing=recomputed(name)) for name in names]
+    models = [model_of(name) for name in names]
     return dict(zip(names, prove_many([configs()[name] for name in names], trained=models), strict=True))
+
+
+def model_of(name: str) -> ProvenModel:
+    """What a scenario trains: its own model with its own adapters, or the tiny Llama."""
+    if name in adapted():
+        return trained_scenes.proven_model(name)
+    return ProvenModel(optimizer=OWN.get(name, ""), checkpointing=recomputed(name))
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in groups() if name not in NEEDS_GPU])
@@ -113,6 +103,15 @@ def test_what_only_a_gpu_can_prove_is_proved_there_and_refused_here_by_name(
         assert proof.outcome == NOT_RUN
         assert "had not been implemented on CPU" in (proof.error or "")
         assert NEEDS_GPU[name] in (proof.error or "")
+
+
+def test_lora_and_qlora_are_proved_as_adapters_of_their_own_rank_and_targets() -> None:
+    for name in adapted():
+        wishes, adapters = trained_scenes.jobs()[name].training, model_of(name).adapters
+        assert adapters is not None
+        assert (adapters.method, adapters.rank, adapters.targets) == (
+            wishes.method, wishes.lora_rank, tuple(wishes.lora_targets))  # fmt: skip
+        assert name in groups()
 
 
 def test_every_golden_config_of_the_release_is_proved_or_stood_for() -> None:

@@ -1,4 +1,4 @@
-"""The structures of the golden matrix train as plain PyTorch does: ten steps on real ranks, and resumed with them."""
+"""What is golden trains as plain PyTorch does: ten steps on real ranks, and resumed with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from children import answer
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package
 
-from golden import cells, starts, trained  # noqa: E402
+from golden import cells, starts, trained, trained_scenes  # noqa: E402
 from golden.structures import structure  # noqa: E402
 
 pytestmark = pytest.mark.proof
@@ -32,21 +32,38 @@ SOME = (
     "stage 3, fp16",
     "stage 3, no overlap, fp32",
     "stage 3, optimizer on cpu, parameters on cpu, bf16",
+    "stage 2, fp32, 4 ranks",
+    "optimizer-muon-stage-1, fp32",
+    "qlora-24g-7b, bf16",
 )
-# Of losses of about 5.5. In fp32 only the order of sums differs: 4e-7 was seen. 16-bit gradients are rounded before
-# ranks and micro-steps add them up, and an expert may be chosen by a rounded number: 8e-3 was seen in bf16, in a
-# mixture (8e-4 without one), and 2e-4 in fp16.
+# Of losses of about 5.5. In fp32 only the order of sums differs. 16-bit gradients are rounded before ranks and
+# micro-steps add them up, and an expert may be chosen by a rounded number.
 TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2, "fp16": 1e-3}
+# bitsandbytes rounds moments to 8 bits in blocks of 256 elements of the tensor that it is given: under ZeRO a rank's
+# part of all weights, in the plain loop one weight. With its 32-bit states the difference is that of fp32.
+EIGHT_BITS = 5e-4
 # The first loss of a resumed engine is that of the same state. Later ones differ by the order in which stage 3 adds
 # rounded gradients up.
 SAME, RESUMED = 1e-6, {"fp32": 2e-6, "bf16": 1e-2, "fp16": 1e-3}
-FALLEN = 0.3  # at least, in ten steps on one batch
+# At least, in ten steps on one batch; adapters on two matrices of each block can do less.
+FALLEN, FEW_FALLEN = 0.3, 0.2
 
 
 @functools.cache
 def all_of_them() -> dict[str, trained.Case]:
     configs = cells.configs()
-    return {case.name: case for case in trained.cases(starts.shares(configs), configs)}
+    matrix = trained.cases(starts.shares(configs), configs)
+    return {case.name: case for case in (*matrix, *trained_scenes.cases(matrix))}
+
+
+@functools.cache
+def matrix() -> dict[str, trained.Case]:
+    return {name: case for name, case in all_of_them().items() if name not in of_scenes()}
+
+
+@functools.cache
+def of_scenes() -> tuple[str, ...]:
+    return tuple(name for name in all_of_them() if name.split(",")[0] in trained_scenes.configs())
 
 
 @functools.cache
@@ -61,26 +78,33 @@ def answers() -> dict[str, dict[str, Any]]:
     return dict(zip(chosen(), answer("trained_alike", asked=asked, seconds=3600), strict=True))
 
 
+def tolerance(case: trained.Case) -> float:
+    """How far losses may be from those of plain PyTorch."""
+    eight = EIGHT_BITS if case.optimizer.endswith("8bit") else 0.0
+    return max(TOLERANCE[case.precision], eight)
+
+
 @pytest.mark.parametrize("name", chosen())
 def test_a_structure_has_the_losses_of_plain_pytorch_and_resumes_with_them(name: str) -> None:
-    told, precision = answers()[name], all_of_them()[name].precision
+    told, case = answers()[name], all_of_them()[name]
     assert not told["error"], told["error"]
-    assert told["engine"] == pytest.approx(told["plain"], abs=TOLERANCE[precision])
-    if all_of_them()[name].resumes:
+    assert told["engine"] == pytest.approx(told["plain"], abs=tolerance(case))
+    if case.saved and case.resumes:
         assert told["resumed"][0] == pytest.approx(told["engine"][5], abs=SAME)
-        assert told["resumed"] == pytest.approx(told["engine"][5:], abs=RESUMED[precision])
-    else:  # the day it is right, the list of what DeepSpeed cannot do is out of date
+        assert told["resumed"] == pytest.approx(told["engine"][5:], abs=RESUMED[case.precision])
+    elif case.saved:  # the day it is right, the list of what DeepSpeed cannot do is out of date
         assert told["resumed"][0] != pytest.approx(told["engine"][5], abs=FALLEN)
-    assert told["plain"][0] - told["plain"][-1] > FALLEN  # what is compared is training, not noise
+    fallen = FALLEN if case.adapters is None or "all-linear" in case.adapters["lora_targets"] else FEW_FALLEN
+    assert told["plain"][0] - told["plain"][-1] > fallen  # what is compared is training, not noise
 
 
 def test_every_structure_of_the_matrix_is_trained_or_stood_for() -> None:
     structures = {structure(config) for config in cells.configs().values()}
-    assert sum(case.stands_for for case in all_of_them().values()) == len(structures)
+    assert sum(case.stands_for for case in matrix().values()) == len(structures)
 
 
-def test_every_structure_is_trained_in_fp32_too() -> None:
-    names = set(all_of_them())
+def test_every_structure_of_the_matrix_is_trained_in_fp32_too() -> None:
+    names = set(matrix())
     assert not {name for name in names if not {name, _in_fp32(name)} <= names}
 
 
@@ -89,6 +113,30 @@ def _in_fp32(name: str) -> str:
     return re.sub(r"\b(bf16|fp16)\b", "fp32", name)
 
 
+def test_all_but_autotp_is_trained_on_two_ranks_and_on_four() -> None:
+    for name, case in all_of_them().items():
+        two, four = name.removesuffix(", 4 ranks"), f"{name.removesuffix(', 4 ranks')}, 4 ranks"
+        if "tensor_parallel" in case.config:
+            assert case.ranks == 4
+        else:
+            assert (all_of_them()[two].ranks, all_of_them()[four].ranks) == (2, 4)
+
+
+def test_every_scenario_is_trained_in_its_precision_and_in_fp32_or_stood_for() -> None:
+    trained_forms = {trained_scenes.form(case) for case in all_of_them().values()}
+    for name, config in trained_scenes.configs().items():
+        if name not in trained_scenes.NEEDS_GPU:
+            wanted = {trained_scenes.form(case) for case in trained_scenes.alone(name, config)}
+            assert wanted <= trained_forms, name
+
+
+def test_lora_and_qlora_are_trained_as_adapters() -> None:
+    kinds = {case.adapters["method"] for case in all_of_them().values() if case.adapters}
+    assert kinds == {"lora", "qlora"}
+    for name in trained_scenes.adapted():
+        assert all(case.adapters for case in trained_scenes.alone(name, trained_scenes.configs()[name]))
+
+
 def test_the_siblings_are_of_every_family_of_the_matrix() -> None:
     families = {json.loads(starts.model_of(cell.model))["model_type"] for cell in cells.cells()}
-    assert families == {case.model["model_type"] for case in all_of_them().values()}
+    assert families == {case.model["model_type"] for case in matrix().values()}
