@@ -60,11 +60,9 @@ class Options:
 
     Attributes:
         rank, steps: The rank that is simulated, and its optimizer steps.
-        seq_len: Tokens per sequence.
-        target_len: Tokens per target sequence, of a model with an encoder; None: as many.
+        seq_len, target_len: Tokens per sequence, and per target sequence of a model with an encoder; None: as many.
         mean_len: Tokens of a sequence in the mean; None: all have `seq_len`, which else is the longest.
-        attention: The attention kernel: one of ATTENTION.
-        checkpointing: One of CHECKPOINTING.
+        attention, checkpointing: The attention kernel, one of ATTENTION, and one of CHECKPOINTING.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         lora_fp32: peft makes adapters fp32.
         zero_init: At stage 3 the model is made under zero.Init.

@@ -29,4 +29,4 @@ def test_the_linter_says_of_every_probe_what_deepspeed_did(agreement: Any) -> No
 def test_each_kind_of_verdict_has_as_many_probes_as_the_page_says(agreement: Any) -> None:
     found = collections.Counter(case.expected for case in agreement.probes())
 
-    assert found == {"error": 197, "wrong": 94, "control": 73, "either": 48, "outside": 5}
+    assert found == {"error": 197, "wrong": 95, "control": 72, "either": 48, "outside": 5}

@@ -6,8 +6,6 @@ RAM, each once (torch.load with map_location="cpu"). All else is the engine's ow
 is copied before, and where what was read goes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator

@@ -18,7 +18,6 @@ RULES = Rules(
     "nvme_needs_libaio",
     "offload_ratio_below_stage_3",
     "offload_ratio_needs_cpu_adam",
-    "part_of_optimizer_on_gpu",
     "super_offload_needs_cuda",
     "hpz_does_not_divide_gpus",
     "quantizers_need_a_gpu",
@@ -42,4 +41,5 @@ RULES = Rules(
     "optimizer_on_nvme_not_resumed",
     "stage_0_in_bf16_not_resumed",
     "gradual_stages_on_cpu",
+    "part_of_optimizer_on_gpu",
 )
