@@ -29,7 +29,8 @@ COLUMNS = ("hardware", "model", "cluster", "strategy", "fit", "micro_batch", "ac
            "tokens_per_second_per_gpu", "config_sha256")  # fmt: skip
 HASH_DIGITS = 16  # of sha256: enough to tell 11,000 configs apart, short enough to read
 SPEED_DIGITS = 3  # significant; the cost model knows no more
-_TOLD = "optimizer-on-nvme-not-resumed"  # a render warns of it where nothing else fits, and the run trains
+# A render warns of these where nothing else fits, and the run trains: the second on the drives that it names.
+_TOLD = ("optimizer-on-nvme-not-resumed", "nvme-loses-gradients")
 
 
 def text(rendered: dict[str, str] | None = None) -> str:
@@ -102,7 +103,7 @@ def _cluster(nodes: int, network: str | None) -> tuple[str, tuple[Layer, ...]]:
 
 def unexpected(config: Config) -> list[str]:
     """The codes of what the linter warns of in a rendered config, but for what nobody can mend."""
-    return [finding.code for finding in config.findings if finding.rule != _TOLD]
+    return [finding.code for finding in config.findings if finding.rule not in _TOLD]
 
 
 def config_of(hardware: str, model: str, cluster: str) -> Config:

@@ -31,7 +31,7 @@ __all__ = ["TARGETS", "arguments", "differing", "unforeseen", "warnings", "writt
 TARGETS = ("deepspeed", "accelerate", "hf-trainer")
 _PRINTED = "steps_per_print"
 _OFF = {"zero_optimization.stage": 0, "fp16.enabled": False, "bf16.enabled": False}
-_ON_NVME = "optimizer-on-nvme-not-resumed"  # a render says it too, where nothing else fits
+_ON_NVME = ("optimizer-on-nvme-not-resumed", "nvme-loses-gradients")  # a render says them too, where nothing else fits
 _NOT_GATHERED = "weights-not-gathered-on-save"  # a note under DeepSpeed itself, whose own save is another
 
 
@@ -72,7 +72,7 @@ def unforeseen(config: Config, target: str) -> Iterator[str]:
     """The rules that warn of what neither the row of the matrix nor the render says itself."""
     uncertain = config.plan.chosen.memory.verdict is not Verdict.FITS
     for one in warnings(config, target):
-        nvme = one.rule == _ON_NVME and expectations.optimizer_place(config.tree) == "nvme"
+        nvme = one.rule in _ON_NVME and expectations.optimizer_place(config.tree) == "nvme"
         gathered = one.rule == _NOT_GATHERED and target != "deepspeed"
         if one.severity is Severity.ERROR or not (nvme or gathered or (one.rule in WEIGHED and uncertain)):
             yield one.rule

@@ -42,4 +42,5 @@ RULES = Rules(
     "stage_0_in_bf16_not_resumed",
     "gradual_stages_on_cpu",
     "part_of_optimizer_on_gpu",
+    "nvme_loses_gradients",
 )
