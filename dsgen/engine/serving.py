@@ -53,13 +53,15 @@ def serve(
         answer: From a question to its answer.
         close: Ends what is still running.
     """
-    parent = int(os.environ.pop("DSGEN_PARENT", os.getppid()))
+    starter = os.environ.pop("DSGEN_PARENT", "")  # said by who made a folder for us (proving.children)
+    parent = int(starter or os.getppid())
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it then ends us
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     first = sys.stdin.readline()
-    if not first:  # who started us is gone, and has left its folder, in which we were started
-        shutil.rmtree(Path.cwd(), ignore_errors=True)
+    if not first:
+        if starter and os.getppid() != parent:  # it is gone, and has left its folder, in which we were started
+            shutil.rmtree(Path.cwd(), ignore_errors=True)
         return 1
     setup = json.loads(first)
     send_output_to(Path(setup["folder"]) / "server.log")

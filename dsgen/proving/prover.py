@@ -62,9 +62,7 @@ class Proof:
     model: str = TINY_LLAMA  # what was trained, in words
     model_sha256: str = ""  # of it, adapters included (`ProvenModel.sha256`)
     factory: str = ""  # package.module:function that made it, where one did
-    source_sha256: str = (
-        ""  # of that function's source before it ran (`factories.source_sha256`); "": it cannot be read
-    )
+    source_sha256: str = ""  # of that function's source before it ran; "": it cannot be read
     card: str = ""  # the GPU's name, as torch has it; "" on a CPU
     is_verdict: bool = True  # whether a failure is DeepSpeed's word about the config; a crash or a full disk is not
     phase_seconds: Mapping[str, float] = attrs.field(factory=dict)  # of each phase, on the slowest rank
