@@ -11,6 +11,7 @@ from gpu_speed_host import CASES
 from dsgen.cost.communication import reductions
 from dsgen.cost.handling import handling
 from dsgen.cost.micro_batches import node_rates, numbers_of, passes
+from dsgen.cost.optimizer_step import stepped
 
 __all__ = ["markdown", "said"]
 
@@ -28,10 +29,9 @@ def said(arguments: Mapping[str, Any], hardware: str) -> tuple[float, float, flo
     job, strategy = asked.job, asked.strategy
     each = [(one.forward, one.repeats * one.host) for one in passes(job, strategy).order]
     ahead, back = (sum(host for forward, host in each if forward is wanted) for wanted in (True, False))
-    own = handling(
-        job, strategy, node_rates(job.hardware, job.network), numbers_of(job, strategy), 0, 0, reductions(job, strategy)
-    )
-    return ahead, back + own.dispatched, own.stepped
+    node, numbers = node_rates(job.hardware, job.network), numbers_of(job, strategy)
+    own = handling(job, strategy, node, numbers, 0, 0, reductions(job, strategy))
+    return ahead, back + own.dispatched, stepped(job, strategy, node, numbers.trained).host
 
 
 def markdown(records: Mapping[str, Any], hardware: str) -> str:

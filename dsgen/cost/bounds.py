@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from dsgen.cost.handling import GATHERS, update_seconds
+from dsgen.cost.handling import GATHERS
 from dsgen.cost.micro_batches import node_rates, numbers_of, passes
 from dsgen.cost.offload import fetch_seconds, host_step_seconds
+from dsgen.cost.optimizer_step import update_seconds
 from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels import collective_lines

@@ -1,4 +1,4 @@
-"""What DeepSpeed itself moves in GPU memory: gradients on their way, gathered tensors, and the optimizer's step.
+"""What DeepSpeed itself moves in GPU memory before the step: gradients on their way, and gathered tensors.
 
 Bytes of an element, read and written, as the simulated engine of 0.19.8 dispatches them (docs/step-times.md); most of
 them go as often whatever the model is.
@@ -13,16 +13,13 @@ from dsgen.kernels import Rates, traffic_seconds
 from dsgen.memory.buckets import Buckets
 from dsgen.memory.modules import modules
 from dsgen.memory.numbers import Numbers
-from dsgen.memory.states import widths
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["GATHERS", "NO_HANDLING", "Handling", "adam_bytes", "beyond", "handling", "update_seconds", "updates_alone"]
+__all__ = ["GATHERS", "NO_HANDLING", "Calls", "Handling", "beyond", "call_seconds", "handling", "trained_tensors"]
 
-WEIGHT_MOVES, MOMENT_MOVES = 3, 4  # of an element that Adam updates: it reads a gradient, and reads and writes the rest
-# The same of torch's own loop, operator by operator (optim/adam.py, _multi_tensor_adam): mul of the weight, lerp of the
-# first moment, mul and addcmul of the second, its sqrt, div and add of that, addcdiv.
-FOREACH_WEIGHT_MOVES, FOREACH_MOMENT_MOVES = 6, 14
+Calls = tuple[float, float, float]  # operators from Python, from autograd's engine, and views
+
 # Of a gradient that is reduced, by the sort of its kernel; each moves its own two or four bytes so many times.
 DIVIDED = 2  # stream: by the number of replicas (stage_1_and_2.py, average_tensor; stage3.py, __avg_scatter_grads)
 BUCKETED = 2  # stream: copied into the bucket, where it is no larger than that (contiguous_gradients)
@@ -37,11 +34,6 @@ SUMMED = 3  # stream: in a pass after the first, of what a rank keeps, at stages
 # half as much was seen.
 GATHERED, GATHERED_FULL = 2, 1
 EIGHT_BITS = 1  # of a weight that qwZ gathers: it is read in 8 bits and written in 16 (csrc/quantization, dequantize)
-# Of an element that a rank steps, with fp32 masters of 16-bit weights: its gradient's norm, whether that is finite,
-# casts and scaling, the 16-bit copy of the weight (stage_1_and_2.py and stage3.py, step; bf16_optimizer.py at stage 0).
-STEP_BYTES = {"mixed": 26, "stream": 10, "reduction": 10}
-STEP_BYTES_UNSHARED = {"mixed": 20, "stream": 10, "reduction": 6}
-STEP_BYTES_FP32 = {"stream": 8, "reduction": 4}  # its norm and its scaling
 # Of a 16-bit gradient that leaves for the CPU at stages 1 and 2, for its norm in fp64, whether it is finite, and its
 # fp32 copy (stage_1_and_2.py, complete_grad_norm_calculation_for_cpu_offload and set_norm_for_param_grad_in_gpu).
 AWAY_BYTES = {"mixed": 16, "reduction": 10, "stream": 2}
@@ -62,16 +54,10 @@ REDUCED_OWN_CALLS = ((0, 0, 0), (1, 0, 3.2), (1, 0, 3.2), (0, 0, 0))
 # In passes after the first.
 LATER_CALLS = ((0, 1, 0), (0, 1, 0), (0, 0, 0), (0, 0, 1))
 LATER_OWN_CALLS = ((0, 0, 0), (0, 0, 0), (1, 0, 0), (0, 0, 0))
-STEP_CALLS = ((16, 0, 3), (0, 0, 2), (0, 0, 2), (2, 0, 5.5))
-STEP_OWN_CALLS = ((0, 0, 0), (15, 0, 1), (15, 0, 1), (0, 0, 0))
-# The same without 16-bit gradients, of which alone it is asked whether they are finite.
-STEP_CALLS_FP32 = ((2, 0, 0), *STEP_CALLS[1:])
-STEP_OWN_CALLS_FP32 = ((0, 0, 0), (2, 0, 1), (2, 0, 1), (0, 0, 0))
 # Besides where the optimizer is on the CPU, at stages 1 and 2 and at stage 3: with the only pass; with the first, each
 # between, and the last of several.
 AWAY_OWN_CALLS = ((17, 0, 2), (0, 0, -1), (2, 0, 1), (20, 0, 7))
 AWAY_CALLS = ((7, 0, 3), (1, 0, 0), (1, 0, 0), (7, 0, 3))
-STEP_AWAY_OWN_CALLS = (2, 0, 0)  # instead of STEP_OWN_CALLS
 GATHERS = 3  # ZeRO's stage that gathers parameters
 
 
@@ -84,11 +70,9 @@ class Handling(NamedTuple):
         dispatched: What the host takes for all gradients of such a pass, on average.
         kept: The same of a pass whose gradients are not reduced.
         summed: Kernels that add all gradients of a pass to those of the ones before, where only the last one reduces.
-        stepped: What the host takes for the step.
         emptied: What the host takes to send the gradients of full buckets to the CPU one by one, at stages 1 and 2: it
             asks for the norm of each, and the GPU does nothing else beside it.
         normed: Kernels for those norms, once in a step.
-        least: What the kernels of the step take at least, each of which is for one tensor.
     """
 
     reduced: float
@@ -96,10 +80,8 @@ class Handling(NamedTuple):
     dispatched: float = 0.0
     kept: float = 0.0
     summed: float = 0.0
-    stepped: float = 0.0
     emptied: float = 0.0
     normed: float = 0.0
-    least: float = 0.0
 
 
 NO_HANDLING = Handling(0.0, 0.0)
@@ -144,24 +126,8 @@ def handling(
             normed += traffic_seconds(rates, trained / replicas * moved * size / 2, sort)
     if stage == GATHERS:  # beside backward, with the reductions
         reduced, normed = reduced + normed / strategy.accumulation, 0.0
-    dispatched, kept_calls, stepped, emptied = _dispatched(job, strategy, rates, replicas)
-    tensors = _trained_tensors(job)
-    own = tensors / (replicas if stage else 1)
-    every, owned = _step_calls(strategy)
-    least = (tensors * every[0] + own * owned[0]) * rates.kernel_seconds
-    return Handling(reduced, gathered, dispatched, kept_calls, summed, stepped, emptied, normed, least)
-
-
-_Calls = tuple[float, float, float]  # from Python, from autograd's engine, and views
-
-
-def _step_calls(strategy: Strategy) -> tuple[_Calls, _Calls]:
-    """What the step dispatches for a tensor, and for one that a rank owns."""
-    fp32, stage = strategy.precision == "fp32", strategy.stage
-    owned = (STEP_OWN_CALLS_FP32 if fp32 else STEP_OWN_CALLS)[stage]
-    if strategy.offload_optimizer != "none":
-        owned = STEP_AWAY_OWN_CALLS if stage < GATHERS else (0, 0, 0)
-    return (STEP_CALLS_FP32 if fp32 else STEP_CALLS)[stage], owned
+    dispatched, kept_calls, emptied = _dispatched(job, strategy, rates, replicas)
+    return Handling(reduced, gathered, dispatched, kept_calls, summed, emptied, normed)
 
 
 def beyond(job: Job, host: float, moved: float) -> float:
@@ -183,37 +149,35 @@ def beyond(job: Job, host: float, moved: float) -> float:
     return more
 
 
-def _dispatched(job: Job, strategy: Strategy, rates: Rates, replicas: int) -> tuple[float, float, float, float]:
-    """Of the host: seconds of a pass that reduces, of one that does not, of the step, and of buckets that leave."""
-    stage, passes, tensors = strategy.stage, strategy.accumulation, _trained_tensors(job)
+def _dispatched(job: Job, strategy: Strategy, rates: Rates, replicas: int) -> tuple[float, float, float]:
+    """Of the host: seconds of a pass that reduces, of one that does not, and of buckets that leave."""
+    stage, passes, tensors = strategy.stage, strategy.accumulation, trained_tensors(job)
     own = tensors / (replicas if stage else 1)
     away = strategy.offload_optimizer != "none"
-    every = tensors * _seconds(rates, BACKWARD_CALLS[stage])
-    later = tensors * _seconds(rates, LATER_CALLS[stage]) + own * _seconds(rates, LATER_OWN_CALLS[stage])
-    reduced = tensors * _seconds(rates, REDUCED_CALLS[stage]) + own * _seconds(rates, REDUCED_OWN_CALLS[stage])
-    every_step, own_step = _step_calls(strategy)
-    stepped = tensors * _seconds(rates, every_step) + own * _seconds(rates, own_step)
+    every = tensors * call_seconds(rates, BACKWARD_CALLS[stage])
+    later = tensors * call_seconds(rates, LATER_CALLS[stage]) + own * call_seconds(rates, LATER_OWN_CALLS[stage])
+    reduced = tensors * call_seconds(rates, REDUCED_CALLS[stage]) + own * call_seconds(rates, REDUCED_OWN_CALLS[stage])
     only, first, between, last = (
-        (tensors if stage == GATHERS else own) * _seconds(rates, calls)
+        (tensors if stage == GATHERS else own) * call_seconds(rates, calls)
         for calls in (AWAY_CALLS if stage == GATHERS else AWAY_OWN_CALLS)
     )
     if stage < 2:  # only the last pass reduces
         kept = every + later * (passes - 2) / (passes - 1) if passes > 1 else 0.0
-        return every + reduced + (later if passes > 1 else 0.0), kept, stepped, only if away else 0.0
+        return every + reduced + (later if passes > 1 else 0.0), kept, only if away else 0.0
     leaving = (only if passes == 1 else (first + (passes - 2) * between + last) / passes) if away else 0.0
     reduced += every + later * (passes - 1) / passes
     if stage == GATHERS:
-        return reduced + leaving, 0.0, stepped, 0.0
-    return reduced, 0.0, stepped, leaving
+        return reduced + leaving, 0.0, 0.0
+    return reduced, 0.0, leaving
 
 
-def _seconds(rates: Rates, calls: _Calls) -> float:
+def call_seconds(rates: Rates, calls: Calls) -> float:
     """What the host takes for them."""
     python, engine, views = calls
     return python * rates.dispatch_seconds + engine * rates.backward_dispatch_seconds + views * rates.view_seconds
 
 
-def _trained_tensors(job: Job) -> int:
+def trained_tensors(job: Job) -> int:
     """Tensors with a gradient."""
     tensors = 0
     for _, often in _sizes(job):
@@ -235,25 +199,3 @@ def _counted(
     sizes = {tensor.place: tensor.numel for _, part in parts for one in part for tensor in one.tensors
              if not tensor.frozen}  # a module may read a tensor that is another's  # fmt: skip
     return tuple(sorted(Counter(sizes.values()).items()))
-
-
-def adam_bytes(job: Job, strategy: Strategy) -> int:
-    """Bytes that Adam moves for an element: 28, 80 by torch's own loop, fewer where what it holds is in 16 bits."""
-    weight, moment = widths(job, strategy)
-    if job.foreach and strategy.offload_optimizer == "none":
-        return FOREACH_WEIGHT_MOVES * weight + FOREACH_MOMENT_MOVES * moment
-    return WEIGHT_MOVES * weight + MOMENT_MOVES * moment
-
-
-def update_seconds(job: Job, strategy: Strategy, rates: Rates, elements: int) -> float:
-    """The GPU's step over this rank's elements: norm, casts, the fused optimizer, and the 16-bit copy."""
-    moved = STEP_BYTES_FP32 if strategy.precision == "fp32" else STEP_BYTES if strategy.stage else STEP_BYTES_UNSHARED
-    seconds = updates_alone(job, strategy, rates, elements)
-    for sort, size in moved.items():
-        seconds += traffic_seconds(rates, elements * size, sort)
-    return seconds
-
-
-def updates_alone(job: Job, strategy: Strategy, rates: Rates, elements: int) -> float:
-    """Of that the fused optimizer, which waits for every tensor's norm."""
-    return traffic_seconds(rates, elements * adam_bytes(job, strategy), "adam")

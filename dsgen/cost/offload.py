@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from dsgen.cost.handling import GATHERS, adam_bytes
+from dsgen.cost.handling import GATHERS
+from dsgen.cost.optimizer_step import adam_bytes
 from dsgen.jobs.job import Job
 from dsgen.kernels import Rates, copy_seconds, cpu_adam_seconds, host_traffic_seconds, nvme_seconds
 from dsgen.memory.gathers import gathers

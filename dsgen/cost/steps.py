@@ -11,15 +11,14 @@ from typing import NamedTuple
 import attrs
 
 from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, reductions
-from dsgen.cost.flow import Row, finished
-from dsgen.cost.handling import GATHERS, NO_HANDLING, Handling, beyond, handling, update_seconds, updates_alone
+from dsgen.cost.handling import GATHERS, NO_HANDLING, beyond, handling
 from dsgen.cost.micro_batches import Pass, node_rates, numbers_of, passes
-from dsgen.cost.offload import NO_OFFLOAD, Offload, offload
+from dsgen.cost.offload import NO_OFFLOAD, offload
+from dsgen.cost.optimizer_step import stepped
+from dsgen.cost.queues import Queues, shares_of, with_sums
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels.measured_facts import STANDS_IN
-from dsgen.memory.numbers import Numbers
-from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["StepCost", "cost", "run_name", "speed_interval", "stand_in"]
@@ -39,8 +38,6 @@ LOW_ALIKE, HIGH_ALIKE = 0.83, 1.20
 # 0.43 s a step on one day and 0.32 on another, on machines of one kind, and steps of one run differed as much.
 FAST_HOST, SLOW_HOST = 0.56, 1.34
 ROUNDING = 1e-9  # share by which sums of seconds differ that are the same: floats keep 16 digits, sums here lose 3
-FETCHES = 7  # of a block, each of a linear layer's weight; a Llama's
-OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
 
 class StepCost(NamedTuple):
@@ -209,31 +206,20 @@ def _cost(asked: _Asked) -> StepCost:
         if strategy.stage == GATHERS and strategy.buffers.overlap_comm:
             own_work = own_work._replace(reduced=own_work.reduced * _beside_kernels(run.order, moved.again))
     apart = overlaps or (strategy.stage == GATHERS and away.gradients > 0)  # what comes last is behind everything
-    shares = _shares(run.order, numbers, job.model, adapters, late if apart else None)
+    shares = shares_of(run.order, numbers, job.model, adapters, late if apart else None)
     repeats = strategy.accumulation
-
-    issue = node.collective_dispatch_seconds
-    waits = repeats > 1 and strategy.stage < 2  # gradients are reduced in the last micro-batch alone
-
-    def flow(order: Sequence[Pass], moved: Collectives, away: Offload = NO_OFFLOAD) -> float:
-        """Seconds of all micro-batches."""
-        seconds = finished(_rows(order, shares, strategy, moved, away, own_work, issue, True))
-        if not waits:
-            return repeats * seconds
-        rows = _rows(order, shares, strategy, NO_COLLECTIVES, NO_OFFLOAD, own_work, issue, False)
-        return seconds + (repeats - 1) * finished(rows)
-
+    queues = Queues(strategy, shares, own_work, node.collective_dispatch_seconds)
     handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
     handled += own_work.gathered * repeats + own_work.summed * (repeats - 1)
     order, summed = run.order, tensor_parallel_seconds(job, strategy, node) / repeats
-    alone = flow(order, NO_COLLECTIVES)
-    together = alone
+    # At stage 3 what is alone is asked of tensor parallelism only.
+    together = alone = queues.passed(order, NO_COLLECTIVES) if summed or strategy.stage < GATHERS else 0.0
     if summed:
-        order = _with_sums(order, summed, issue * tensor_parallel_calls(job, strategy))
-        together = flow(order, NO_COLLECTIVES)
-    nearby = together if moved is NO_COLLECTIVES else flow(order, moved)
+        order = with_sums(order, summed, node.collective_dispatch_seconds * tensor_parallel_calls(job, strategy))
+        together = queues.passed(order, NO_COLLECTIVES)
+    nearby = together if moved is NO_COLLECTIVES and together else queues.passed(order, moved)
     fetches = strategy.stage == GATHERS and away is not NO_OFFLOAD  # below, gradients that leave are waited for
-    everything = flow(order, moved, away) if fetches else nearby
+    everything = queues.passed(order, moved, away) if fetches else nearby
     work = repeats * (run.products + run.attention + run.memory) + handled
     if strategy.stage == GATHERS:  # collectives and kernels take turns: what is left is the host's
         exposed = min(_communicated(strategy, moved), max(0.0, nearby - work))
@@ -241,13 +227,8 @@ def _cost(asked: _Asked) -> StepCost:
     else:
         exposed, waited = max(0.0, nearby - together), max(0.0, alone - work)
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
-    updated = beside = 0.0
-    if strategy.offload_optimizer == "none":
-        alone_updated = updates_alone(job, strategy, node, int(own))
-        beside = max(update_seconds(job, strategy, node, int(own)) - alone_updated, own_work.least)
-        updated = beside + alone_updated
-    # The GPU waits for what the host dispatches in the step; at stage 0 the host asks for every tensor's norm.
-    idle = max(0.0, own_work.stepped - beside) if strategy.stage else beyond(job, own_work.stepped, beside)
+    step = stepped(job, strategy, node, int(own), deepspeed=asked.deepspeed)
+    idle = step.idle
     often = repeats if strategy.stage >= 2 else 1  # passes whose buckets leave
     taken = often * away.gradients if strategy.stage < GATHERS else 0.0
     if own_work.emptied:
@@ -261,7 +242,7 @@ def _cost(asked: _Asked) -> StepCost:
             "communication": exposed + moved.update,
             "tensor parallelism": together - alone,
             "offload": max(0.0, everything - nearby) + taken + away.step,
-            "optimizer": updated,
+            "optimizer": step.gpu,
         },
         hidden_seconds=_left(_communicated(strategy, moved), exposed),
         tokens=strategy.global_batch * job.seq_len,
@@ -277,18 +258,6 @@ def _beside_kernels(order: Sequence[Pass], gathered: float) -> float:
     return backward / (backward + gathered) if gathered else 1.0
 
 
-def _with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pass, ...]:
-    """Passes whose blocks wait for the sums of a tensor-parallel group: seconds of all of them, and what calls take."""
-    blocks = 0
-    for one in order:
-        blocks += 0 if one.name in OUTSIDE else one.repeats * (1 + one.again)
-    parts: list[Pass] = []
-    for one in order:
-        share = 0.0 if one.name in OUTSIDE else (1 + one.again) / max(blocks, 1)
-        parts.append(one._replace(waits=share * seconds, host=one.host + share * host))
-    return tuple(parts)
-
-
 def _communicated(strategy: Strategy, moved: Collectives) -> float:
     """Seconds of collectives between replicas in all micro-batches, hidden or not."""
     reduced = strategy.accumulation if strategy.stage >= 2 else 1
@@ -299,101 +268,3 @@ def _left(whole: float, taken: float) -> float:
     """What is left of some seconds; nothing where only the rounding of their sums is."""
     left = whole - taken
     return left if left > ROUNDING * whole else 0.0
-
-
-class _Shares(NamedTuple):
-    """What one of each part's equal ones has of a whole, by the order of a run.
-
-    Attributes:
-        gathers: Of all parameters that a pass forward gathers, and of those that a pass backward does.
-        gradients: Of all gradients: where embedding and head are one, theirs is whole when backward ends.
-        reduced: Of all gradients, those that leave beside it.
-        late: Of all gradients, those that leave when backward is over.
-    """
-
-    gathers: tuple[float, ...]
-    gradients: tuple[float, ...]
-    reduced: tuple[float, ...]
-    late: float
-
-
-def _shares(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool, late: float | None) -> _Shares:
-    """What each part has; what is outside the blocks is half before them, half behind, and there when forward ends."""
-    blocks = 0
-    for one in run:
-        if one.forward and one.name not in OUTSIDE:
-            blocks += one.repeats
-    each = 1.0 / max(blocks, 1)
-    block = min(each, numbers.block / max(numbers.total, 1))
-    outside = max(0.0, 1.0 - block * blocks)
-    gathers = tuple(
-        (outside / 2 if one.forward else 0.0) if one.name in OUTSIDE else block if one.forward else each for one in run
-    )
-    ends = {"before": outside, "head": 0.0} if model.tied_embeddings else {"before": outside / 2, "head": outside / 2}
-    if adapters:
-        ends, block = {"before": 0.0, "head": 0.0}, each
-    gradients = tuple(0.0 if one.forward else ends.get(one.name, block) for one in run)
-    if late is None:
-        return _Shares(gathers, gradients, gradients, 0.0)
-    early = (1.0 - late) / max(1.0 - ends["before"], each)
-    reduced = tuple(0.0 if one.name == "before" else early * made for one, made in zip(run, gradients, strict=True))
-    return _Shares(gathers, gradients, reduced, late)
-
-
-def _rows(
-    run: Sequence[Pass],
-    shares: _Shares,
-    strategy: Strategy,
-    moved: Collectives,
-    away: Offload,
-    own_work: Handling,
-    issue: float,
-    reduces: bool,
-) -> list[Row]:
-    """Every part on the host, on the link before it is used, on the GPU, and on the network and the link behind it.
-
-    Collectives of stage 3 and kernels take turns: a module waits for all gathers that were asked for before it, and no
-    more than two are on their way (partitioned_param_coordinator.py). That they hide nothing was concluded from 54 runs
-    of 175B to 2T parameters (DeepSpeed's blog on Azure); docs/speed.md has what it makes of other sources' runs.
-
-    Where they are on the stream of the kernels (no overlap_comm), the host waits in every fetch for the one before the
-    last: beside a gather it comes as far as the next layer, and kernels wait for what it then has left.
-    """
-    beside, passes = strategy.buffers.overlap_comm, strategy.accumulation
-    apart = beside and 0 < strategy.stage < GATHERS  # reductions have a stream of their own
-    later = 1.0 if reduces else (passes - 2) / max(passes - 1, 1)  # share of these passes that are not the first
-    summed = own_work.summed * later if passes > 1 else 0.0
-    copied = own_work.gathered / max(moved.gather + moved.again, 1e-9) if strategy.stage == GATHERS else 0.0
-    rows: list[Row] = []
-    for one, share, made, leaves in zip(run, shares.gathers, shares.gradients, shares.reduced, strict=True):
-        gather, fetches = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
-        left = made if reduces else 0.0
-        reduce = leaves * moved.reduce if reduces else 0.0
-        calls = share * fetches + left * moved.reduces
-        host = one.host + (left * own_work.dispatched if reduces else made * own_work.kept) + issue * calls
-        handled = (leaves if apart else made) * own_work.reduced if reduces else 0.0
-        device = one.device + handled + made * summed
-        gathered = share * gather * (1.0 + copied)
-        if gathered and not beside:
-            beside_gathers = min(gathered, host * min(1.0, share * fetches / FETCHES))
-            device = max(device, host - beside_gathers)
-        device, behind = device + gathered, 0.0
-        fetched = share * (away.fetch if one.forward else away.fetch_again)
-        if strategy.stage == GATHERS:
-            device, behind = device + reduce, leaves * (away.gradients + own_work.reduced) if away.gradients else 0.0
-            if not beside:  # all on the stream of the kernels
-                device, fetched, behind = device + fetched + leaves * away.gradients, 0.0, 0.0
-        elif apart:
-            # A bucket is put together in front of its reduction, beside kernels, where each runs at half its speed.
-            device, behind = device + moved.slows * reduce, reduce + handled + min(handled, one.device)
-        else:
-            device += reduce
-        rows.append((one.repeats, (host, fetched, device, behind)))
-    if shares.late:
-        reduce, gradients = shares.late * moved.reduce if reduces else 0.0, shares.late * away.gradients
-        if strategy.stage == GATHERS:
-            last = (reduce, gradients) if beside else (reduce + gradients, 0.0)
-        else:
-            last = 0.0, reduce + (shares.late * own_work.reduced if reduces else 0.0)
-        rows.append((1, (0.0, 0.0, *last)))
-    return rows
