@@ -6,19 +6,15 @@ DeepSpeed keeps these sections as pydantic models in lax mode (deepspeed/runtime
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsgen.deepspeed.keys import FALSE_TEXTS, TRUE_TEXTS, Key, check_value
+from dsgen.deepspeed.keys import Key, check_value
+from dsgen.shapes import lax
 
 __all__ = ["REFUSED", "read_strict", "refused_at"]
 
 REFUSED = object()  # what `read_strict` gives for a value that the release refuses
-
-_INTEGER = re.compile(r"[-+]?[0-9]+(_[0-9]+)*(\.0*)?")
-_DIGITS = 4_300  # longest whole number that Python, and so pydantic, reads from text
 
 
 # Keys with a validator of their own before pydantic's (runtime/precision_config.py, runtime/zero/config.py, 0.19.8).
@@ -84,39 +80,8 @@ def _has_objection(path: str, value: object) -> bool:
     return path.startswith(_TEXTS) and isinstance(value, list) and not all(isinstance(item, str) for item in value)
 
 
-def _boolean(value: object) -> Any:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, (int, float)):
-        return bool(value) if value in (0, 1) else REFUSED
-    if isinstance(value, str):
-        text = value.lower()
-        return True if text in TRUE_TEXTS else False if text in FALSE_TEXTS else REFUSED
-    return REFUSED
-
-
-def _integer(value: object) -> Any:
-    if isinstance(value, (bool, int)):
-        return int(value)
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else REFUSED
-    if isinstance(value, str) and len(value) <= _DIGITS and _INTEGER.fullmatch(value.strip()):
-        return int(value.strip().partition(".")[0].replace("_", ""))
-    return REFUSED
-
-
-def _number(value: object) -> Any:
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, (int, float)):
-        return value
-    if isinstance(value, str):
-        try:
-            number = float(value)
-        except ValueError:
-            return REFUSED
-        return number if math.isfinite(number) else REFUSED
-    return REFUSED
+def _lax(read: Callable[[object], Any]) -> Callable[[object], Any]:
+    return lambda value: REFUSED if (taken := read(value)) is None else taken
 
 
 def _of(kind: type | tuple[type, ...]) -> Callable[[object], Any]:
@@ -124,9 +89,9 @@ def _of(kind: type | tuple[type, ...]) -> Callable[[object], Any]:
 
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
-    "boolean": _boolean,
-    "integer": _integer,
-    "number": _number,
+    "boolean": _lax(lax.boolean),
+    "integer": _lax(lax.integer),
+    "number": _lax(lax.number),
     "string": _of(str),
     "array": _of((list, tuple)),
     "object": _of(Mapping),

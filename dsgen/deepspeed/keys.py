@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from dsgen.shapes.lax import FALSE_TEXTS, TRUE_TEXTS
+
 __all__ = [
-    "FALSE_TEXTS",
-    "TRUE_TEXTS",
     "Effect",
     "Key",
     "check_value",
@@ -29,9 +29,6 @@ _NAMES = {
     "object": "a section",
     "null": "null",
 }
-TRUE_TEXTS = frozenset(("true", "t", "yes", "y", "on", "1"))  # what pydantic takes for true
-FALSE_TEXTS = frozenset(("false", "f", "no", "n", "off", "0"))
-
 
 _LARGEST = 10**100  # no quantity reaches it, and a product of three still fits a float (1.8e308)
 

@@ -51,6 +51,7 @@ _BETA_COUNT = 2  # items of it
 _PLAIN = re.compile(r"[a-z0-9_.]+")  # a key, no item of a list, no product, no WORLD
 _FINDS_OUT = "auto_find_batch_size"
 _AT_LEAST_ONE = ("warmup_steps", "max_steps")  # below it they mean a share of the steps, or nothing
+_WARMUPS = ("warmup_steps", "warmup_ratio")  # below 1 a share of the steps; the latter until transformers 5
 _DTYPES = ("bf16", "fp16")
 LAUNCHED_DTYPE = "mixed_precision"  # of `accelerate launch`; what its program is told of a dtype comes before it
 # What it says -> the dtype that is to be on; "no" says nothing, because the config's dtype is taken then.
@@ -178,6 +179,7 @@ def _keys(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
             continue  # then the Trainer looks for a batch size itself
         if _is_number(value) and not (name in _AT_LEAST_ONE and value < 1):
             yield name, key, value
+    yield from _shared_warmup(values)
     for dtype, other in (_DTYPES, _DTYPES[::-1]):
         if isinstance(values.get(dtype), bool):
             yield dtype, f"{dtype}.enabled", values[dtype]
@@ -186,6 +188,17 @@ def _keys(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     micro, steps = values.get("per_device_train_batch_size"), values.get("gradient_accumulation_steps")
     if _is_number(micro) and _is_number(steps) and not values.get(_FINDS_OUT):
         yield "per_device_train_batch_size", f"{_MICRO} x {_STEPS}", micro * steps
+
+
+def _shared_warmup(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """A warm-up that is a share of the steps, where their number is said: `get_warmup_steps` of the Trainer."""
+    total, counted = values.get("max_steps"), values.get(_WARMUPS[0])
+    if not _is_number(total) or total < 1 or (_is_number(counted) and counted >= 1):
+        return
+    for name in _WARMUPS:
+        if _is_number(share := values.get(name)) and 0 < share < 1:
+            yield name, "scheduler.params.warmup_num_steps", math.ceil(total * share)
+            return
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import attrs
 
+from dsgen.proving.readings import as_read
 from dsgen.shapes.errors import mistake
 
 __all__ = ["BATCH_KEYS", "Adaptation", "adapt", "rank_count", "resolve_batch", "tensor_parallel_degree"]
@@ -46,7 +47,7 @@ class Adaptation:
 
 def tensor_parallel_degree(config: Mapping[str, Any]) -> int:
     """The AutoTP degree that the config asks for; 1 where it asks for none or for nonsense."""
-    section = config.get("tensor_parallel")
+    section = as_read(config).get("tensor_parallel")
     degree = section.get("autotp_size") if isinstance(section, Mapping) else None
     return degree if _is_count(degree) else 1
 

@@ -11,6 +11,7 @@ import attrs
 from dsgen.proving import expectations
 from dsgen.proving.adaptation import resolve_batch
 from dsgen.proving.schedule import learning_rate
+from dsgen.shapes.near_misses import is_remark
 
 __all__ = ["Check", "checks", "engine_checks", "parse_checks"]
 
@@ -22,7 +23,8 @@ _STRICT = (
     "tensorboard", "timers", "wandb", "weight_quantization", "zero_optimization",
 )  # fmt: skip
 _AUTO_IS_A_VALUE = ("autotuning", "zero_optimization.zenflow")  # where DeepSpeed itself knows the word "auto"
-_STATE_BYTES = 12  # of Adam for each weight: fp32 master and two fp32 moments
+# Bytes for each weight: its fp32 master and its fp32 moments, of which Adam has two.
+_STATE_BYTES, _MASTER_BYTES = 12, 4
 _HEAD_SPLIT_SINCE = (0, 19)  # the line whose AutoTP shares out the head too; 0.16.9 to 0.18.9 leave it whole
 _DERIVED = ("wall_clock_breakdown",)  # the flops profiler turns it on
 _ADAMS = ("AdamW", "Adam", "FusedAdam", "DeepSpeedCPUAdam")  # keep one `exp_avg` per weight
@@ -137,7 +139,11 @@ def _at_least(name: str, least: int, observed: Sequence[int]) -> Check:
 def _written(config: Mapping[str, Any], first: Mapping[str, Any]) -> Iterator[Check]:
     """Every written key arrives: it is read, it is no placeholder, and the engine holds its value."""
     yield _none("keys left to 'auto'", list(_autos(config)))
-    unread = [path for path in first["unread"] if not any(path.startswith(f"{section}.") for section in _STRICT)]
+    unread = [
+        path
+        for path in first["unread"]
+        if not any(path.startswith(f"{section}.") for section in _STRICT) and not is_remark(path.rpartition(".")[2])
+    ]
     yield _none("written keys DeepSpeed never reads", unread)
     yield _none("written values the engine lacks", list(_differing(config, first["held_config"])))
 
@@ -247,7 +253,7 @@ def _sizes(
         if expectations.parameter_place(config) == "nvme" and not small:
             yield _at_least("parameter bytes on NVMe per rank", 1, [r["parameter_swap_bytes"] for r in observed])
     if expectations.optimizer_place(config) == "nvme":
-        least = _STATE_BYTES * min(share)
+        least = (_STATE_BYTES if observed[0]["optimizer"] in _ADAMS else _MASTER_BYTES) * min(share)
         if not small:
             yield _at_least("optimizer bytes on NVMe per rank", least, [r["optimizer_swap_bytes"] for r in observed])
         return  # what is swapped out is in memory only while it is used

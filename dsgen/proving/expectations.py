@@ -169,11 +169,11 @@ def operators(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def base_learning_rate(config: Mapping[str, Any]) -> float | None:
     """The optimizer's own rate; None where the config does not settle it."""
-    section = _section(config, "optimizer")
-    if str(section.get("type", "")).lower() not in _ADAMS:
-        value = _section(config, "optimizer", "params").get("lr")
-    else:
-        value = _section(config, "optimizer", "params").get("lr", _DEFAULT_RATE)
+    params = _section(config, "optimizer", "params")
+    kind = str(_section(config, "optimizer").get("type", "")).lower()
+    value = params.get("lr", _DEFAULT_RATE if kind in _ADAMS else None)
+    if kind == "muon":
+        value = params.get("muon_lr", value)  # of its own group, which is the first
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 

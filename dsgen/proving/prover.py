@@ -18,6 +18,7 @@ from dsgen.proving.endings import INSTALL, ended_badly, not_built, one_line
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place
 from dsgen.proving.factories import source_sha256
 from dsgen.proving.proven_models import TINY_LLAMA, ProvenModel
+from dsgen.proving.readings import as_read
 from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "check_device", "config_hash", "prove",
@@ -234,18 +235,19 @@ def _prove_one(
     used, adaptations = adapt(config, ranks, str(folder))
     factory = trained.factory or ""
     source = source_sha256(factory, trained.folder) if factory else ""
-    tp = tensor_parallel_degree(config)
+    tp, read = tensor_parallel_degree(config), as_read(used)
     answer = session.prove(
         {
             "config": used,
+            "read": read,
             "ranks": ranks,
             "tp": tp,
-            "wide": "nvme" in (optimizer_place(used), parameter_place(used)),
+            "wide": "nvme" in (optimizer_place(read), parameter_place(read)),
             "model": trained.to_engine(),
             "steps": steps,
             "folder": str(folder),
             "number": session.number(),
-            "operators": list(operators(used)),
+            "operators": list(operators(read)),
             "timeout_seconds": timeout_seconds,
         }
     )
@@ -282,7 +284,7 @@ def _prove_one(
         return attrs.evolve(base, **ended)
     observed = [report["observed"] for report in reports]
     taken = int(observed[0]["steps"])  # more than asked for where a loss scaler let none of those through
-    judged = checks(used, ranks, tp, taken, observed, versions["deepspeed"], plain=trained.is_plain)
+    judged = checks(read, ranks, tp, taken, observed, versions["deepspeed"], plain=trained.is_plain)
     if trained.optimizer:
         made = observed[0]["optimizer"]
         judged = (*judged, Check("optimizer of the program", trained.optimizer, made, made == trained.optimizer))
@@ -294,7 +296,7 @@ def _prove_one(
         outcome=PROVED if all(check.ok for check in judged) else FAILED,
         phase=_LAST_PHASE,
         checks=judged,
-        notes=(*base.notes, *_unproven(used)),
+        notes=(*base.notes, *_unproven(read)),
         losses=(*observed[0]["losses"], observed[0]["loss_after"]),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dsgen.shapes.errors import nearest
 
-__all__ = ["OFFERED", "alike", "find", "offer", "same_words"]
+__all__ = ["OFFERED", "alike", "find", "is_remark", "offer", "same_words"]
 
 # difflib ratio of two names (0 to 1) from which one is offered for the other. Of the 369 names of keys in 0.19.8 with
 # letters changed at random, 99 % lie above it after one change and 93 % after two; of 51 names that public configs take
@@ -20,6 +20,11 @@ _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shap
 _SUGGESTIONS = 3
 _LONGEST = 100  # letters of a name that are compared
 _COMMON = 4  # a name that stands on more keys than this (enabled, device) does not say where it belongs
+
+
+def is_remark(name: str) -> bool:
+    """Whether the name of a key says that it is no key: "_read_the_docs", "//", "comment"."""
+    return name.startswith(("_", "//")) or name.lower() in ("comment", "comments")
 
 
 def offer(names: Iterable[str], otherwise: str | None = None) -> str | None:

@@ -16,6 +16,7 @@ __all__ = ["Filled", "fill"]
 # Defaults of TrainingArguments, transformers 5.23, training_args.py.
 _TRAINER_BATCH = 8  # per_device_train_batch_size
 _TRAINER_LR = 5e-5  # learning_rate
+_LEAST_WARMUP = 1  # of no warmup_steps: the Trainer and Accelerate fill in max(1, ...) since DeepSpeed refuses 0
 _TRAINER_BETAS = (0.9, 0.999)  # adam_beta1, adam_beta2
 _TRAINER_EPS = 1e-8  # adam_epsilon
 _CLIPPING = 1.0  # max_grad_norm, and Accelerate's own
@@ -129,7 +130,7 @@ def _value(path: str, known: _Known, used: Mapping[str, Any]) -> tuple[Any, str]
         "optimizer.params.weight_decay": 0.0,
         "scheduler.params.warmup_min_lr": 0,
         "scheduler.params.warmup_max_lr": _TRAINER_LR,
-        "scheduler.params.warmup_num_steps": 0,
+        "scheduler.params.warmup_num_steps": _LEAST_WARMUP,
         "scheduler.params.total_num_steps": _SCHEDULE_STEPS,
         "steps_per_print": 2**31,
     }.get(path)

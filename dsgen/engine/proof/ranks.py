@@ -30,8 +30,8 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
     crashes still tells how far it came.
 
     Args:
-        job: config, ranks, tp, wide, model (for `tiny_models.load`), steps, device ("cpu" or "cuda"), folder,
-            number (no other proof on this machine has it) and timeout_seconds.
+        job: config, read (the same after DeepSpeed's parse), ranks, tp, wide, model (for `tiny_models.load`), steps,
+            device ("cpu" or "cuda"), folder, number (no other proof on this machine has it) and timeout_seconds.
         rank: 0-based.
 
     Returns:
@@ -152,7 +152,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     inputs = subject.batch(int(observed["micro_batch"]), _SEED + rank // job["tp"], engine.device)
     losses = [_step(engine, inputs) for _ in range(job["steps"])]
     observed["steps"] = len(losses)
-    if forced_overflows.is_fp16(job["config"]):
+    if forced_overflows.is_fp16(job["read"]):
         observed["steps"] += forced_overflows.step_until_one_counts(engine, lambda: _step(engine, inputs))
     after = observing.snapshot(engine)
     observed.update(observing.state_facts(engine))
@@ -177,9 +177,9 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     loaded, _ = engine.load_checkpoint(folder, tag=_TAG)
     observed["checkpoint_loaded"] = loaded is not None
     observed["checkpoint_differences"] = _differences(after, observing.snapshot(engine))
-    if forced_overflows.is_fp16(job["config"]):
+    if forced_overflows.is_fp16(job["read"]):
         scaled = functools.partial(_step, engine, inputs)
-        observed["overflow"] = forced_overflows.force_overflow(engine, job["config"], scaled)
+        observed["overflow"] = forced_overflows.force_overflow(engine, job["read"], scaled)
     observed["unread"] = sorted(observing.unread(job["config"], config.seen))
 
 
@@ -188,7 +188,7 @@ def _allow_fp16(job: dict[str, Any], report: dict[str, Any]) -> None:
     from deepspeed.accelerator import get_accelerator
 
     accelerator = get_accelerator()
-    if forced_overflows.is_fp16(job["config"]) and job["device"] == "cpu" and not accelerator.is_fp16_supported():
+    if forced_overflows.is_fp16(job["read"]) and job["device"] == "cpu" and not accelerator.is_fp16_supported():
         cpu_stand_ins.allow_fp16(accelerator)
         report["notes"].append(
             ["accelerator.is_fp16_supported", False, True, "DeepSpeed refuses fp16 on this CPU; its fp16 code runs"]
@@ -247,7 +247,7 @@ def _model(job: dict[str, Any], subject: tiny_models.TinyModel, config: Witness,
     """The tiny model, born partitioned at stage 3 as a user's would be."""
     import deepspeed
 
-    partitioned = _stage(job["config"]) == 3 and subject.partitions
+    partitioned = _stage(job["read"]) == 3 and subject.partitions
     if partitioned and job["tp"] > 1:
         report["notes"].append(
             ["deepspeed.zero.Init", None, None, "not used: AutoTP must shard the whole parameter before ZeRO-3 does"]
@@ -269,7 +269,7 @@ def _trainable(model: Any) -> list[Any]:
 
 def _own_optimizer(job: dict[str, Any], model: Any, report: dict[str, Any]) -> dict[str, Any]:
     """The optimizer a training program brings when the config names none."""
-    config = job["config"]
+    config = job["read"]
     if "optimizer" in config:
         return {}
     if job["model"].get("optimizer") == _EIGHT_BITS:

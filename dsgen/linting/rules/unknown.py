@@ -15,7 +15,7 @@ from dsgen.deepspeed.keys import check_value
 from dsgen.linting.rules.values import outdone
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Edit, Fix, Move, Remove
-from dsgen.shapes.near_misses import OFFERED, same_words
+from dsgen.shapes.near_misses import OFFERED, is_remark, same_words
 
 __all__ = ["Unknown", "is_comment", "lifting", "renaming", "unknown_keys"]
 
@@ -109,8 +109,7 @@ def lifting(subject: Subject, unknown: Unknown) -> Fix | None:
 
 def is_comment(unknown: Unknown) -> bool:
     """Whether the name says that it is no key: "_read_the_docs", "comment"."""
-    name = unknown.path.rpartition(".")[2]
-    return name.startswith(("_", "//")) or name.lower() in ("comment", "comments")
+    return is_remark(unknown.path.rpartition(".")[2])
 
 
 def _described(subject: Subject, path: str, value: Any, strict: bool) -> Unknown:
