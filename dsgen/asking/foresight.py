@@ -26,6 +26,7 @@ from dsgen.shapes.findings import Finding, Severity
 __all__ = ["UNEXPLAINED", "Foresight", "explains", "foresight"]
 
 _ALONE = "deepspeed"
+_ALLOWED = "fp16-on-cpu"  # a rule about what a proof lets a CPU do
 _PACKAGES = tuple(name for name in PACKAGES if name != "libaio")  # an operator: it is built before the ranks start
 _TYPE = "{type}"
 _LEAST_WORDS = 3  # of a quotation; fewer are a name, or say nothing
@@ -104,7 +105,7 @@ def _findings(
         client_optimizer=_client_optimizer(config, proof),
         missing=missing,
     )
-    return lint_one(config, said).findings
+    return tuple(item for item in lint_one(config, said).findings if item.rule != _ALLOWED)
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:

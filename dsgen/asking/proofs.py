@@ -324,9 +324,12 @@ def _named(question: ToProve, proof: Proof) -> Proof:
         target=question.target,
         filled=dict(question.filled),
     )
-    if proof.outcome != FAILED or not proof.is_verdict:
+    unbuilt = proof.outcome == NOT_RUN and proof.todo == NEEDS["a GPU"]  # an operator that a CPU has not
+    if not unbuilt and (proof.outcome != FAILED or not proof.is_verdict):
         return proof
     said = foresight(question.given, proof)
+    if unbuilt:
+        return attrs.evolve(proof, foreseen=said.causes or None, also=said.also)
     if said.lacking:
         return attrs.evolve(
             proof,

@@ -32,6 +32,16 @@ def zero(stage: int, **keys: Any) -> dict[str, Any]:
     return {**BASE, "zero_optimization": {"stage": stage, **keys}}
 
 
+def optimizer(**arguments: Any) -> dict[str, Any]:
+    """The base with arguments of its optimizer."""
+    return {**BASE, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, **arguments}}}
+
+
+def fp16(**keys: Any) -> dict[str, Any]:
+    """The base in fp16."""
+    return {**{key: value for key, value in BASE.items() if key != "bf16"}, "fp16": {"enabled": True, **keys}}
+
+
 # name -> the config, and the rule that says why it stops
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "a section with a slip": ({**BASE, "zero_optimisation": {"stage": 3}}, "unread-key"),
@@ -74,6 +84,19 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a section that is a list": ({**BASE, "zero_optimization": [2]}, "section-is-no-map"),
     "offload as true": (zero(2, offload_optimizer=True), "rejected-value"),
+    "one beta": (optimizer(betas=[0.9]), "optimizer-argument-type"),
+    "betas as text": (optimizer(betas="0.9,0.999"), "optimizer-argument-type"),
+    "a beta above 1": (optimizer(betas=[0.9, 1.9]), "optimizer-argument-range"),
+    "a rate that is null": (optimizer(lr=None), "optimizer-argument-type"),
+    "the optimizer on NVMe at stage 2": (
+        zero(2, offload_optimizer={"device": "nvme", "nvme_path": "/nvme"}),
+        "nvme-below-stage-3",
+    ),
+    "a schedule without its type": ({**BASE, "scheduler": {"type": None, "params": {}}}, "scheduler-type-missing"),
+    "ranks of a sequence alone": ({**BASE, "sequence_parallel_size": 2}, "sequence-parallel-alone"),
+    "a first loss scale of 2^40": (fp16(initial_scale_power=40), "initial-loss-scale-too-high"),
+    "hysteresis 0": (fp16(hysteresis=0), "hysteresis-not-positive"),
+    "a window of 0": (fp16(loss_scale_window=0), "loss-scale-bound-not-positive"),
 }
 
 
@@ -109,6 +132,7 @@ NEEDS_GPU: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "the hybrid engine": ({**zero(2), "hybrid_engine": {"enabled": True}}, "hybrid-engine-needs-gpu"),
     "GPUDirect Storage": ({**zero(3), "aio": {"use_gds": True}}, "gds-without-cuda"),
+    "Lion": ({**BASE, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}}, "fused-optimizer-needs-gpu"),
     "ZenFlow at stage 3": (
         zero(
             3,

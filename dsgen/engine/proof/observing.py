@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["engine_facts", "held_config", "masters", "model_sizes", "snapshot", "state_facts", "unread"]
+__all__ = ["engine_facts", "held_config", "masters", "model_sizes", "rates", "snapshot", "state_facts", "unread"]
 
 # Where each optimizer wrapper of DeepSpeed 0.19 keeps its fp32 master weights.
 _MASTER_ATTRIBUTES = (
@@ -154,7 +155,7 @@ def snapshot(engine: Any) -> dict[str, Any]:
     scheduler = engine.lr_scheduler
     return {
         "tensors": tensors,
-        "learning_rate": [float(rate) for rate in engine.get_lr()],
+        "learning_rate": rates(engine),
         "global_steps": int(engine.global_steps),
         "schedule": scheduler.state_dict() if hasattr(scheduler, "state_dict") else None,
     }
@@ -191,6 +192,11 @@ def _fields(value: Any) -> Any:
     if hasattr(value, "__dict__"):
         return {key: _fields(item) for key, item in vars(value).items() if not key.startswith("_")}
     return str(value)
+
+
+def rates(engine: Any) -> list[float]:
+    """The learning rate of each group; None is NaN here: it stops the optimizer's own step, in its own words."""
+    return [math.nan if rate is None else float(rate) for rate in engine.get_lr()]
 
 
 def unread(config: dict[str, Any], seen: set[str], prefix: str = "") -> list[str]:

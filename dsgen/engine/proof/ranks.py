@@ -295,7 +295,7 @@ def _own_optimizer(job: dict[str, Any], model: Any, report: dict[str, Any]) -> d
 
 
 def _rate(engine: Any) -> float:
-    return float(engine.get_lr()[0])
+    return observing.rates(engine)[0]
 
 
 def _step(engine: Any, inputs: dict[str, Any], times: float = 1.0) -> float:

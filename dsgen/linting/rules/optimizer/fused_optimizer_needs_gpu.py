@@ -44,5 +44,6 @@ RULE = Rule(
         "probes OPT_Lamb_z0, OPT_Lion_z2, OPT_Lion_off",
     ),
     check=check,
+    shows=(r"Fused\w+Builder could not be built",),
     given={"accelerator": "cpu"},
 )

@@ -62,5 +62,5 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run with each of them, FusedAdam and torch_adam",
     ),
     check=check,
-    shows=(r"Invalid \w+(?: \w+)*(?: at index \d+)?: ",),
+    shows=(r"Invalid \w+(?: \w+)*(?: at index \d+)?: ", "not finite"),
 )

@@ -74,5 +74,5 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run with one beta, three betas and texts",
     ),
     check=check,
-    shows=(*OF_ANOTHER_TYPE, "incompatible function arguments"),
+    shows=(*OF_ANOTHER_TYPE, "incompatible function arguments", "values to unpack"),
 )

@@ -45,5 +45,6 @@ RULE = Rule(
         "probes B_seqsize2_w2, T_seqsize",
     ),
     check=check,
+    shows=("train batch: ",),
     since="0.15.0",
 )

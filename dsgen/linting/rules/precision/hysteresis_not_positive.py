@@ -48,4 +48,5 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run: 40 of 40 steps skipped from 2^32",
     ),
     check=check,
+    shows=("loss scale after them",),
 )

@@ -61,4 +61,5 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run: 13 of 40 steps skipped from 2^32, 5 from 2^24, OverflowError at 2^64",
     ),
     check=check,
+    shows=("steps that the loss scaler let through",),
 )

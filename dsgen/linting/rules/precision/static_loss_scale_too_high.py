@@ -50,4 +50,5 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run: 6 of 6 steps skipped at 1e9",
     ),
     check=check,
+    shows=("steps that the loss scaler let through",),
 )

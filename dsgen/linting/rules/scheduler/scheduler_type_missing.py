@@ -52,4 +52,5 @@ RULE = Rule(
         "DeepSpeed 0.19.8 run with name, null and neither",
     ),
     check=check,
+    shows=(r"never reads: .*scheduler\.",),
 )

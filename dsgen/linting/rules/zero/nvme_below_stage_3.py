@@ -48,4 +48,5 @@ RULE = Rule(
         "probes O_nvme_z2_path, O_nvme_z2_nopath",
     ),
     check=check,
+    shows=("optimizer state place",),
 )
