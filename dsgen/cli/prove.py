@@ -141,7 +141,14 @@ def _verified(
     from dsgen.asking import proofs
     from dsgen.proving import certificates
     from dsgen.report import certificate as report
+    from dsgen.shapes.errors import mistake
 
+    if file is None and all(value in (None, ()) for value in options.values()):
+        raise mistake(
+            f"{verify} is to be held against a config, and none is named",
+            todo=f"Name it: dsgen prove --verify {verify} ds_config.json, or a scenario and its options.",
+            code="missing",
+        )
     record = certificates.read(verify)
     said = certificates.Claims(target=target, ranks=ranks, device=device, steps=steps)
     if _is_config(file):

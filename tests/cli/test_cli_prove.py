@@ -173,6 +173,7 @@ def test_an_auto_that_nobody_fills_in_is_a_mistake(run: Run, tmp_path: Path, ask
         (["prove", "ds.json", "--record", "ds.json"], "it is no record of proofs"),
         (["prove", "ds.json", "--record", "."], "it is a folder"),
         (["prove", "ds.json", "--record", "no/such/r.jsonl"], "it cannot be written"),
+        (["prove", "--verify", "p.json"], "p.json is to be held against a config, and none is named"),
         (["prove", "ds.json", "--verify", "p.json"], "it cannot be read"),
         (["prove", "ds.json", "--verify", "ds.json"], "it is no certificate"),
         (["prove", "ds.json", "--certificate", "ds.json"], "it is there already"),

@@ -242,3 +242,14 @@ def test_a_timeout_is_not_a_verdict_on_the_config(tmp_path: Path, monkeypatch: p
 
     assert (proof.outcome, list(tmp_path.glob("*/lock"))) == (prover.NOT_RUN, [])
     assert "not built within 2 s" in str(proof.error)
+
+
+def test_what_a_monitor_leaves_in_the_temporary_folder_goes_with_the_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wandb makes folders that it removes at the end of Python, which a rank does not come to."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # of the child; this process has chosen its own already
+    proof = prover.prove({**BASE, **BF16, **zero(1), "wandb": {"enabled": True}}, device="cpu", steps=1)
+
+    assert proof.outcome == prover.PROVED, proof.error
+    assert list(tmp_path.iterdir()) == []

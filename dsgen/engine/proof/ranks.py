@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import os
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -47,6 +48,8 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
         report["phase"], began = phase, now
         write(job, report)
 
+    # What a library leaves behind goes with the folder: a rank ends without the end of Python, which would remove it.
+    os.environ["TMPDIR"] = tempfile.tempdir = job["folder"]
     try:
         _hold_room(job, rank)
         _phases(job, rank, report, enter)
