@@ -26,6 +26,7 @@ from dsgen.shapes.findings import Finding, Severity
 __all__ = ["UNEXPLAINED", "Foresight", "explains", "foresight"]
 
 _ALONE = "deepspeed"
+_NO_WORDS = "(no message)"  # of the proof's, for an error without any
 _ALLOWED = "fp16-on-cpu"  # a rule about what a proof lets a CPU do
 _PACKAGES = tuple(name for name in PACKAGES if name != "libaio")  # an operator: it is built before the ranks start
 _TYPE = "{type}"
@@ -75,6 +76,8 @@ def foresight(config: Mapping[str, Any], proof: Proof) -> Foresight:
     unequipped = _findings(read, proof, proof.device, _PACKAGES)
     known = surface.load(known_release(proof.versions.get("deepspeed", "")))
     words = f"{proof.error or ''} {' '.join(f'{one.name}: {one.observed}' for one in proof.failed_checks)}"
+    if proof.error and _NO_WORDS in proof.error:
+        words = f"{words} {proof.site or ''}"  # an assertion that says nothing: its place speaks
     least = Severity.ERROR if proof.error else Severity.WARNING
     worth = [(explains(item, read, words, known), item) for item in _once((*here, *unequipped))]
     # A warning is about what runs; it explains a stop only where its rule knows the words.

@@ -23,8 +23,10 @@ from dsgen.shapes.findings import Assign, Finding, Move, Remove, Severity
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 ADAM: dict[str, Any] = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
 BASE: dict[str, Any] = {MICRO: 2, **ADAM}
+ADAGRAD: dict[str, Any] = {"type": "Adagrad", "params": {"lr": 1e-3}}
 BF16: dict[str, Any] = {"bf16": {"enabled": True}}
 CPU: dict[str, Any] = {"device": "cpu"}
+NVME: dict[str, Any] = {"device": "nvme", "nvme_path": "/d"}
 ZENFLOW: dict[str, Any] = {"select_strategy": "step", "select_interval": 4, "update_interval": 2}
 SPLIT: dict[str, Any] = {
     "partition_config": {
@@ -467,3 +469,21 @@ def test_the_presets_are_deepspeeds() -> None:
             assert any(matches(rule, (name,)) for rule in rules) is split, (preset, name)
     assert AutoTPPresets.get_preset("gpt2") is None
     assert set(EXPERT_PRESETS) == set(PRESET_MODELS)
+
+
+@pytest.mark.parametrize(
+    ("config", "severity"),
+    [
+        ({**BASE, **z(3, offload_optimizer=NVME)}, None),
+        ({**BASE, **z(3, offload_optimizer={**NVME, "buffer_count": 3})}, Severity.ERROR),
+        ({**BASE, **z(2, offload_optimizer={**NVME, "buffer_count": 3})}, None),
+        ({**BASE, **z(3, offload_optimizer={**NVME, "pipeline_read": True})}, Severity.WARNING),
+        ({**BASE, **z(3, offload_optimizer={**NVME, "pipeline_read": True, "buffer_count": 8})}, None),
+        ({MICRO: 2, "optimizer": ADAGRAD, **z(3, offload_optimizer={**NVME, "buffer_count": 3})}, None),
+        ({MICRO: 2, "optimizer": ADAGRAD, **z(3, offload_optimizer={**NVME, "buffer_count": 2})}, Severity.ERROR),
+    ],
+)
+def test_swap_buffers_hold_a_sub_group_of_the_optimizer(config: dict[str, Any], severity: Severity | None) -> None:
+    """As DeepSpeed 0.19.8 took them: 3 and 4 of AdamW, 7 and 8 in a pipeline, 2 and 3 of Adagrad."""
+    said = [item.severity for item in lint_config(config) if item.rule == "nvme-buffers-too-few"]
+    assert said == ([] if severity is None else [severity])

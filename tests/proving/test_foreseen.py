@@ -92,6 +92,18 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         zero(2, offload_optimizer={"device": "nvme", "nvme_path": "/nvme"}),
         "nvme-below-stage-3",
     ),
+    "three buffers of Adam on NVMe": (
+        zero(3, offload_optimizer={"device": "nvme", "nvme_path": "/nvme", "buffer_count": 3}),
+        "nvme-buffers-too-few",
+    ),
+    "four buffers in a pipeline": (
+        zero(3, offload_optimizer={"device": "nvme", "nvme_path": "/nvme", "pipeline_read": True}),
+        "nvme-buffers-too-few",
+    ),
+    "seven buffers in a pipeline": (
+        zero(3, offload_optimizer={"device": "nvme", "nvme_path": "/nvme", "pipeline_write": True, "buffer_count": 7}),
+        "nvme-buffers-too-few",
+    ),
     "a schedule without its type": ({**BASE, "scheduler": {"type": None, "params": {}}}, "scheduler-type-missing"),
     "ranks of a sequence alone": ({**BASE, "sequence_parallel_size": 2}, "sequence-parallel-alone"),
     "a first loss scale of 2^40": (fp16(initial_scale_power=40), "initial-loss-scale-too-high"),

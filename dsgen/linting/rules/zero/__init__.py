@@ -43,4 +43,5 @@ RULES = Rules(
     "gradual_stages_on_cpu",
     "part_of_optimizer_on_gpu",
     "nvme_loses_gradients",
+    "nvme_buffers_too_few",
 )
