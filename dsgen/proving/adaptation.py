@@ -11,7 +11,7 @@ import attrs
 from dsgen.proving.readings import as_read
 from dsgen.shapes.errors import mistake
 
-__all__ = ["BATCH_KEYS", "Adaptation", "adapt", "rank_count", "resolve_batch", "tensor_parallel_degree"]
+__all__ = ["BATCH_KEYS", "REUSE", "Adaptation", "adapt", "rank_count", "resolve_batch", "tensor_parallel_degree"]
 
 _DEFAULT_RANKS = 2  # the fewest that partition anything
 _MICRO_BATCH = 4  # the largest micro-batch that a proof runs
@@ -21,6 +21,7 @@ _BUFFER_SIZE = 10_000_000  # elements; more than any tensor of the tiny models
 # and none so small that a load forgets it.
 _SUB_GROUP, _LEAST_GROUP = 4_500_000, 1 << 18
 
+REUSE = "stage3_max_reuse_distance"  # elements between two uses of a tensor, up to which it is kept
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 BATCH_KEYS = (_TRAIN, _MICRO, _STEPS)
 _LESS = "the proof tests the config, not the load"
@@ -170,6 +171,7 @@ def _shrink(config: dict[str, Any], sharing: int) -> list[Adaptation]:
         share = max(_SUB_GROUP // max(1, sharing), _LEAST_GROUP)
         use(zero, "sub_group_size", share, "the tiny model must have several groups to swap, as the true one has")
     if isinstance(parameters, dict) and parameters.get("device") == "nvme":
+        use(zero, REUSE, 0, "the tiny model's tensors must leave their buffers between two uses, as a large model's do")
         use(parameters, "offload_param.max_in_cpu", 0, "the tiny model must go to the drive, as the true one does")
         use(parameters, "offload_param.buffer_size", _BUFFER_SIZE, "a buffer for the tiny model's own largest tensor")
     return changes

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from dsgen.proving import sessions
-from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
+from dsgen.proving.adaptation import REUSE, Adaptation, adapt, rank_count, tensor_parallel_degree
 from dsgen.proving.checks import Check, checks
 from dsgen.proving.endings import INSTALL, ended_badly, not_built, one_line
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place
@@ -28,6 +28,7 @@ PROVED, FAILED, NOT_RUN = "proved", "failed", "not run"
 _DEVICES = ("auto", "cpu", "cuda")
 _LAST_PHASE = "checkpoint"
 _NEW_ENGINE = "not proven: a resume in a new engine, which gets no moments from NVMe (dsgen rule DSG352)"
+_BUFFERS = "not proven: that the whole model's parameters find swap buffers (dsgen lint --model, rule DSG816)"
 _CPU_TORCH = "on a machine without a GPU install a CPU build of torch first: see pytorch.org/get-started"
 
 
@@ -296,7 +297,7 @@ def _prove_one(
         outcome=PROVED if all(check.ok for check in judged) else FAILED,
         phase=_LAST_PHASE,
         checks=judged,
-        notes=(*base.notes, *_unproven(read)),
+        notes=(*base.notes, *_unproven(read, adaptations)),
         losses=(*observed[0]["losses"], observed[0]["loss_after"]),
     )
 
@@ -307,8 +308,10 @@ def _phase_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {phase: max(float(report.get("seconds", {}).get(phase, 0.0)) for report in reports) for phase in phases}
 
 
-def _unproven(config: Mapping[str, Any]) -> Iterator[str]:
-    """What a proof does not show: it loads the checkpoint in the engine that saved it."""
+def _unproven(config: Mapping[str, Any], adaptations: Sequence[Adaptation]) -> Iterator[str]:
+    """What a proof does not show: it loads the checkpoint in the engine that saved it, and its model is tiny."""
+    if any(item.key.endswith(REUSE) for item in adaptations):
+        yield _BUFFERS
     if optimizer_place(config) == "nvme":
         yield _NEW_ENGINE
 

@@ -54,6 +54,18 @@ STARTS: dict[str, dict[str, Any]] = {
     "remarks": {**BASE, "_comment": "from the docs", "//": ["of two"], "comment": "and more"},
     "a rate of Muon's own": {**BASE, "optimizer": {"type": "Muon", "params": {"lr": 1e-3, "muon_lr": 1e-2}}},
 }
+DRIVE = {"device": "nvme", "nvme_path": "/local_nvme"}
+# As the Trainer's documentation has ZeRO-Infinity: tensors are kept for reuse, and a tiny model's would all stay.
+INFINITY = {
+    **BASE,
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {**DRIVE, "pin_memory": True, "buffer_count": 4},
+        "offload_param": {**DRIVE, "pin_memory": True, "buffer_count": 5, "buffer_size": 1e8, "max_in_cpu": 1e9},
+        "stage3_max_live_parameters": 1e9,
+        "stage3_max_reuse_distance": 1e9,
+    },
+}
 # The config of the Trainer's own documentation, all "auto".
 OF_THE_DOCS: dict[str, Any] = {
     "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1},
@@ -131,13 +143,16 @@ def proofs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """All that are asked about, in one session."""
     names = chosen(request)
     questions = {name: ToProve(written=config, given=config) for name, config in STARTS.items()}
+    questions["ZeRO-Infinity"] = ToProve(written=INFINITY, given=INFINITY)
     questions["the documentation's"] = filled(tmp_path_factory.mktemp("arguments"), {})
     return dict(zip(names, proven([questions[name] for name in names], device="cpu", steps=1), strict=True))
 
 
 @pytest.mark.proof
 @pytest.mark.usefixtures("warm")
-@pytest.mark.parametrize("name", [*STARTS, "the documentation's"])
+@pytest.mark.parametrize("name", [*STARTS, "ZeRO-Infinity", "the documentation's"])
 def test_what_runs_is_proved(name: str, proofs: dict[str, prover.Proof]) -> None:
     proof = proofs[name]
     assert (proof.outcome, proof.error, proof.failed_checks) == (prover.PROVED, None, ())
+    told = [note for note in proof.notes if "DSG816" in note]
+    assert bool(told) is (name == "ZeRO-Infinity")

@@ -118,6 +118,7 @@ def test_paths_lead_into_the_proofs_own_folder() -> None:
     assert used["zero_optimization"]["offload_param"]["max_in_cpu"] == 0  # else nothing of a tiny model is swapped
     assert {c.key: c.used for c in changes} == {
         "zero_optimization.offload_param.nvme_path": "/proof",
+        "zero_optimization.stage3_max_reuse_distance": 0,
         "zero_optimization.offload_param.max_in_cpu": 0,
         "zero_optimization.offload_param.buffer_size": 10_000_000,
         "csv_monitor.output_path": "/proof",
