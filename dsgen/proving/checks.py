@@ -288,6 +288,8 @@ def _health(config: Mapping[str, Any], observed: Sequence[Mapping[str, Any]], tp
     if expectations.optimizer_place(config) == "nvme":
         # DeepSpeed copies the swap files only; the rate follows from the loaded schedule at the next step.
         lost = [item for item in lost if not item.startswith("learning_rate")]
+    if not expectations.masters_come_back(config):
+        lost = [item for item in lost if not item.endswith("weights")]
     loaded = all(record["checkpoint_loaded"] for record in observed)
     yield _none("lost by checkpoint save and load", lost if loaded else ["everything: nothing was loaded"])
     if first.get("overflow") is not None:

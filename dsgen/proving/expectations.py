@@ -11,6 +11,7 @@ __all__ = [
     "gradient_clipping",
     "master_dtype",
     "master_elements",
+    "masters_come_back",
     "operators",
     "optimizer_class",
     "optimizer_place",
@@ -54,6 +55,14 @@ def stage(config: Mapping[str, Any]) -> int:
     """The ZeRO stage; 0 where the config names none."""
     value = _section(config, "zero_optimization").get("stage", 0)
     return value if isinstance(value, int) else 0
+
+
+def masters_come_back(config: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint's master weights are loaded, and not made anew of its 16-bit weights (stages 1 and 2)."""
+    return _section(config, "zero_optimization").get("load_from_fp32_weights") is not False or stage(config) not in (
+        1,
+        2,
+    )
 
 
 def parameter_dtype(config: Mapping[str, Any]) -> str:

@@ -52,6 +52,7 @@ STARTS: dict[str, dict[str, Any]] = {
     "cpu_offload of old": {**BASE, "zero_optimization": {"stage": 2, "cpu_offload": True}},
     "AutoTP with a point": {**BASE, "zero_optimization": {"stage": 1}, "tensor_parallel": {"autotp_size": 2.0}},
     "remarks": {**BASE, "_comment": "from the docs", "//": ["of two"], "comment": "and more"},
+    "masters made anew": {**BASE, "zero_optimization": {"stage": 1, "load_from_fp32_weights": False}},
     "a rate of Muon's own": {**BASE, "optimizer": {"type": "Muon", "params": {"lr": 1e-3, "muon_lr": 1e-2}}},
 }
 DRIVE = {"device": "nvme", "nvme_path": "/local_nvme"}
