@@ -8,6 +8,7 @@ from dsgen.cost.handling import GATHERS
 from dsgen.cost.micro_batches import node_rates, numbers_of, passes
 from dsgen.cost.offload import fetch_seconds, host_step_seconds
 from dsgen.cost.optimizer_step import update_seconds
+from dsgen.cost.queues import waits_for_gpu
 from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels import collective_lines
@@ -45,7 +46,11 @@ def most_speed(job: Job, strategy: Strategy) -> float:
     else:
         hides = stage and strategy.buffers.overlap_comm
         reducing = max(micro_batch, reduced if hides else device + reduced)
-        seconds = repeats * reducing if stage >= 2 else reducing + (repeats - 1) * micro_batch
+        if stage >= 2:
+            between = reducing if waits_for_gpu(strategy) else max(run.host, device + reduced)
+        else:  # gradients are kept, and the host goes on
+            between = max(run.host, device)
+        seconds = reducing + (repeats - 1) * between
         if stage and replicas > 1:  # updated weights are gathered behind the step
             seconds += _size(strategy) * numbers.trained * _each(job, strategy, "all_gather")
     if strategy.offload_optimizer == "none":

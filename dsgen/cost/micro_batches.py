@@ -75,6 +75,7 @@ class Passes(NamedTuple):
     Attributes:
         order: The passes.
         products, attention, memory: What kernels of all of them take on the GPU, in seconds.
+        host: What the host takes to launch all of it.
         seconds: What the micro-batch takes where nothing is communicated or offloaded: the host launches ahead.
     """
 
@@ -82,6 +83,7 @@ class Passes(NamedTuple):
     products: float
     attention: float
     memory: float
+    host: float
     seconds: float
 
 
@@ -129,13 +131,14 @@ def _passes(
         host += hooks + (calls + hooks) * twice
         back.append(Pass(part.name, part.repeats, False, twice, products, attention, memory, host))
     order = (*ahead, *reversed(back))
-    products = attention = memory = 0.0
+    products = attention = memory = launched = 0.0
     for one in order:
+        launched += one.repeats * one.host
         products += one.repeats * one.products
         attention += one.repeats * one.attention
         memory += one.repeats * one.memory
     return Passes(
-        order, products, attention, memory, finished([(one.repeats, (one.host, one.device)) for one in order])
+        order, products, attention, memory, launched, finished([(one.repeats, (one.host, one.device)) for one in order])
     )
 
 

@@ -21,8 +21,8 @@ FOREACH_WEIGHT_MOVES, FOREACH_MOMENT_MOVES = 6, 14
 AWAY_CALLS = ((0, 0, 0), (2, 0, 0), (2, 0, 0), (2, 0, 5.5))  # of a tensor that a rank steps, where that is on the CPU
 
 
-class _Asked(NamedTuple):
-    """What is asked of every tensor that a rank steps before the host goes on.
+class _TensorWork(NamedTuple):
+    """What is done for every tensor that a rank steps before the host goes on.
 
     Attributes:
         calls: What the host dispatches for a tensor; what it waits for counts as two operators, for it is copied.
@@ -35,22 +35,22 @@ class _Asked(NamedTuple):
     bytes: Mapping[str, int]
 
 
-_NOTHING = _Asked((0, 0, 0), 0, {})
+_NOTHING = _TensorWork((0, 0, 0), 0, {})
 # By ZeRO's stage. Whether a 16-bit gradient is finite: stage 0 reads the answer of each tensor, 1 and 2 that of all
 # (bf16_optimizer.py and stage_1_and_2.py, has_overflow); stage 3 asked its shares when they were reduced.
 _FINITE_BYTES = {"reduction": 2, "stream": 2}
-FINITE = (_Asked((14, 0, 3), 12, _FINITE_BYTES), *2 * (_Asked((13, 0, 0), 13, _FINITE_BYTES),), _NOTHING)
+FINITE = (_TensorWork((14, 0, 3), 12, _FINITE_BYTES), *2 * (_TensorWork((13, 0, 0), 13, _FINITE_BYTES),), _NOTHING)
 # Its norm, in fp64 but at stage 0, where all gradients are one tensor of fp32 by then.
 _NORM_BYTES = {"mixed": 10, "reduction": 8}
-NORM = (_NOTHING, *2 * (_Asked((2, 0, 1), 2, _NORM_BYTES),), _Asked((2, 0, 5.5), 2, _NORM_BYTES))
-NORM_FP32 = (_Asked((2, 0, 0), 2, {"reduction": 4}), *2 * (_Asked((2, 0, 1), 2, {"reduction": 4}),),
-             _Asked((2, 0, 5.5), 2, {"reduction": 4}))  # fmt: skip
+NORM = (_NOTHING, *2 * (_TensorWork((2, 0, 1), 2, _NORM_BYTES),), _TensorWork((2, 0, 5.5), 2, _NORM_BYTES))
+NORM_FP32 = (_TensorWork((2, 0, 0), 2, {"reduction": 4}), *2 * (_TensorWork((2, 0, 1), 2, {"reduction": 4}),),
+             _TensorWork((2, 0, 5.5), 2, {"reduction": 4}))  # fmt: skip
 # The rest is one kernel for all but at stage 0: casts, clipping, and the 16-bit copy of the weight.
 REST = (
-    _Asked((2, 0, 0), 2, {"mixed": 20, "reduction": 4, "stream": 8}),
-    *3 * (_Asked((0, 0, 0), 0, {"mixed": 16, "stream": 8}),),
+    _TensorWork((2, 0, 0), 2, {"mixed": 20, "reduction": 4, "stream": 8}),
+    *3 * (_TensorWork((0, 0, 0), 0, {"mixed": 16, "stream": 8}),),
 )
-REST_FP32 = 4 * (_Asked((0, 0, 0), 0, {"stream": 8}),)
+REST_FP32 = 4 * (_TensorWork((0, 0, 0), 0, {"stream": 8}),)
 VIEWS = ((0, 0, 0), (0, 0, 2), (0, 0, 2), (0, 0, 0))  # of every tensor, behind the step
 
 

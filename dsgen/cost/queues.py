@@ -12,13 +12,13 @@ from dsgen.memory.numbers import Numbers
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["Queues", "Shares", "shares_of", "with_sums"]
+__all__ = ["PartShares", "Queues", "shares_of", "waits_for_gpu", "with_sums"]
 
 FETCHES = 7  # of a block, each of a linear layer's weight; a Llama's
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
 
-class Shares(NamedTuple):
+class PartShares(NamedTuple):
     """What one of each part's equal ones has of a whole, by the order of a run.
 
     Attributes:
@@ -34,7 +34,7 @@ class Shares(NamedTuple):
     late: float
 
 
-def shares_of(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool, late: float | None) -> Shares:
+def shares_of(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool, late: float | None) -> PartShares:
     """What each part has; what is outside the blocks is half before them, half behind, and there when forward ends."""
     blocks = 0
     for one in run:
@@ -51,10 +51,10 @@ def shares_of(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: boo
         ends, block = {"before": 0.0, "head": 0.0}, each
     gradients = tuple(0.0 if one.forward else ends.get(one.name, block) for one in run)
     if late is None:
-        return Shares(gathers, gradients, gradients, 0.0)
+        return PartShares(gathers, gradients, gradients, 0.0)
     early = (1.0 - late) / max(1.0 - ends["before"], each)
     reduced = tuple(0.0 if one.name == "before" else early * made for one, made in zip(run, gradients, strict=True))
-    return Shares(gathers, gradients, reduced, late)
+    return PartShares(gathers, gradients, reduced, late)
 
 
 class Queues:
@@ -62,7 +62,7 @@ class Queues:
 
     __slots__ = ("_kept", "issue", "own_work", "shares", "strategy")
 
-    def __init__(self, strategy: Strategy, shares: Shares, own_work: Handling, issue: float) -> None:
+    def __init__(self, strategy: Strategy, shares: PartShares, own_work: Handling, issue: float) -> None:
         """Of one step.
 
         Args:
@@ -88,7 +88,7 @@ class Queues:
         repeats, rows = self.strategy.accumulation, _rows(self, order, moved, away, True)
         if repeats == 1 or self.strategy.stage >= 2:
             seconds = finished(rows)
-            return seconds + (repeats - 1) * (seconds if _waits_for_gpu(self.strategy) else max(loads(rows)))
+            return seconds + (repeats - 1) * (seconds if waits_for_gpu(self.strategy) else max(loads(rows)))
         if self._kept is None or self._kept[0] is not order:
             self._kept = (order, *self._keeping(order))
         _, host, behind = self._kept
@@ -113,7 +113,7 @@ def with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pas
     return tuple(parts)
 
 
-def _waits_for_gpu(strategy: Strategy) -> bool:
+def waits_for_gpu(strategy: Strategy) -> bool:
     """Whether the host waits for the GPU where a pass's gradients have left (stage3.py and stage_1_and_2.py)."""
     leaves = strategy.buffers.overlap_comm or strategy.offload_optimizer != "none"
     return strategy.stage == GATHERS or (strategy.stage > 0 and leaves)

@@ -8,7 +8,7 @@ import pytest
 
 import dsgen
 from dsgen.cost import cost
-from dsgen.cost.handling import adam_bytes
+from dsgen.cost.optimizer_step import adam_bytes
 from dsgen.frameworks import FRAMEWORKS, job_files
 from dsgen.frameworks.needs import needs
 from dsgen.memory import estimate
