@@ -241,11 +241,12 @@ def _generation(at: _AskedCode) -> str:
 def _save(at: _AskedCode) -> str:
     if at.target in ON_TRAINER:
         return "# done: the Trainer saves on every rank (save_steps says how often)"
+    # of adapters: else every save has the base too, at stage 2 twice
+    frozen = ", exclude_frozen_parameters=True" if at.plan.job.training.method != "full" else ""
     call = {
-        "accelerate": 'accelerator.save_state("checkpoints/last")',
+        "accelerate": f'accelerator.save_state("checkpoints/last"{frozen})',
         "lightning": "# done: trainer.py saves on every rank (ModelCheckpoint says how often)",
     }
-    frozen = ", exclude_frozen_parameters=True" if at.plan.job.training.method != "full" else ""
     return call.get(at.target, f'engine.save_checkpoint("checkpoints"{frozen})  # on every rank, not only on rank 0')
 
 
@@ -256,15 +257,15 @@ def _resume(at: _AskedCode) -> str:
             "last = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None\n"
             "trainer.train(resume_from_checkpoint=last)"
         )
+    lenient = ", load_module_strict=False" if at.plan.job.training.method != "full" else ""
     call = {
         "axolotl": "# auto_resume_from_checkpoints: true in axolotl.yaml",
         "llama-factory": "# resume_from_checkpoint: output/checkpoint-500 in llama_factory.yaml",
         "ms-swift": "# resume_from_checkpoint: output/checkpoint-500 in ms_swift.yaml",
-        "accelerate": 'accelerator.load_state("checkpoints/last")',
+        "accelerate": f'accelerator.load_state("checkpoints/last"{lenient})',
         "lightning": "# done: ckpt_path=last() above, None at first\n"
         "# In the middle of an epoch a DataLoader begins anew; torchdata's StatefulDataLoader goes on where it was.",
     }
-    lenient = ", load_module_strict=False" if at.plan.job.training.method != "full" else ""
     own = f'engine.load_checkpoint("checkpoints"{lenient})  # on every rank; the newest where no tag is said'
     return call.get(at.target, own)
 

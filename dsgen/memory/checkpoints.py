@@ -14,11 +14,13 @@ from typing import Any
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt, through_training
 from dsgen.memory.backward import start
+from dsgen.memory.conversions import scales_of
 from dsgen.memory.estimates import PhaseMemory
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.loading import Loaded
 from dsgen.memory.older_releases import returns_wide
 from dsgen.memory.states import FP32, States, states
+from dsgen.memory.trained import wide_adapters
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["between_steps", "resuming", "saving"]
@@ -35,7 +37,7 @@ def saving(job: Job, strategy: Strategy) -> PhaseMemory:
     tensor, each through a copy in RAM where it lies on the GPU.
     """
     held = _held(job, strategy)
-    trained = held.size * held.tensors.elements
+    trained = (FP32 if wide_adapters(job.training) else held.size) * held.tensors.elements
     whole = strategy.stage == 3 or strategy.tp > 1
     if whole:
         copies = trained if job.training.method != "full" and strategy.stage == 3 else held.size * held.numbers.total
@@ -52,12 +54,14 @@ def saving(job: Job, strategy: Strategy) -> PhaseMemory:
 def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     """Every rank reads what it had written, into RAM first: below stage 3 the weights of all, then its own states.
 
-    Those of an optimizer that steps in RAM stay where they were read. At stage 0 in 16 bits DeepSpeed has made states
-    when it is initialized: they are on the GPU until those that were read are there too.
+    Those of an optimizer that steps in RAM stay where they were read, those on NVMe are copied from file to file. At
+    stage 0 in 16 bits DeepSpeed has made states when it is initialized: they are on the GPU until those that were read
+    are there too.
     """
     held = _held(job, strategy)
-    weights, own = held.size * held.tensors.elements, held.master + held.moments
-    each = {0: weights + own, 3: own}.get(strategy.stage, max(weights, own))  # stage 0 has one file with all of it
+    scales, own = scales_of(job, held), 0 if held.swaps else held.master + held.moments
+    weights = held.size * held.tensors.elements + scales
+    each = {0: weights + own, 3: max(scales, own)}.get(strategy.stage, max(weights, own))  # of stage 0 in one file
     read = job.gpus_per_node * each
     there = dict(_node(job, strategy, held, accumulates=False).phases["training"])  # no step has been
     there.pop(MOMENTS, None)

@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt
-from dsgen.memory.older_releases import shards_fp32
+from dsgen.memory.numbers import quantized
+from dsgen.memory.older_releases import shards_fp32, shares_out_at_0
 from dsgen.memory.states import FP32, States, states
+from dsgen.memory.swapped_parameters import LEAST_BYTES
+from dsgen.memory.trained import wide_adapters
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["TO_FP32", "UNIVERSAL", "Conversion", "conversions", "written"]
+__all__ = ["TO_FP32", "UNIVERSAL", "Conversion", "Unconverted", "conversions", "scales_of", "unconverted", "written"]
 
 TO_FP32, UNIVERSAL = "zero_to_fp32", "ds_to_universal"
 STATES = 3  # fp32 tensors of a trained element in a file of Adam's states: weight, exp_avg, exp_avg_sq
@@ -25,7 +28,11 @@ EXTRACT_WORKERS, MERGE_WORKERS = 4, 2  # --num_extract_workers and --num_merge_w
 # the one before once more, put together over ranks of tensor parallelism.
 _MERGED_CUT, _MERGED = 4, 5
 _ADAM = ("AdamW", "Adam")
+_LION = "Lion"  # stepped on the CPU it has a second moment, of zeros (ops/lion/cpu_lion.py)
 _WHOLE = 3  # the stage that cuts the weights too
+# Elements of a base in 4 bits that share a scale of 8 bits, and such scales that share one of 32 (bitsandbytes with
+# double quantization: functional.py, quantize_4bit).
+_BLOCK, _NESTED = 64, 256
 
 
 class Conversion(NamedTuple):
@@ -53,40 +60,98 @@ class Conversion(NamedTuple):
         return sum(self.parts.values())
 
 
+class Unconverted(NamedTuple):
+    """A script that cannot turn a checkpoint into something else.
+
+    Attributes:
+        name: zero_to_fp32 or ds_to_universal.
+        reason: Why it stops at it, and what does the same; behind a colon.
+    """
+
+    name: str
+    reason: str
+
+
 def conversions(job: Job, strategy: Strategy) -> tuple[Conversion, ...]:
     """What each script takes that turns a checkpoint of a strategy into something else; none where it does not.
 
-    Stage 0 has one file already, AutoTP's shards are not joined, of adapters nothing else is saved, and what is on NVMe
-    or in 16 bits was not looked at. ds_to_universal reads Adam's two moments, and needs several ranks for a reason.
+    Of adapters the checkpoint has nothing else, as the Trainer saves it (exclude_frozen_parameters), and so has what
+    they are turned into. AutoTP's shards and states in 16 bits were not counted. ds_to_universal needs several ranks
+    for a reason.
     """
-    swaps = "nvme" in (strategy.offload_optimizer, strategy.offload_param)
-    if not strategy.stage or strategy.tp > 1 or job.training.method != "full" or swaps or job.narrow:
+    stops = {one.name for one in unconverted(job, strategy)}
+    if not strategy.stage or strategy.tp > 1 or job.narrow:
         return ()
     held = _held(job, strategy)
-    made = [_to_fp32(held, strategy.stage, shards_fp32(job.version))]
-    if job.training.optimizer in _ADAM and held.ranks > 1:
-        made.append(_universal(held, strategy.stage, job.model.tied_embeddings))
+    made = []
+    if TO_FP32 not in stops:
+        made.append(_to_fp32(held, strategy.stage, shards_fp32(job.version)))
+    if UNIVERSAL not in stops and held.ranks > 1:
+        tied = job.training.method == "full" and job.model.tied_embeddings
+        made.append(_universal(held, strategy.stage, tied, _scales(job, held)))
     return tuple(made)
+
+
+def unconverted(job: Job, strategy: Strategy) -> tuple[Unconverted, ...]:
+    """The scripts that stop at a checkpoint of a strategy, as both of 0.19.8 do at real ones."""
+    if not strategy.stage:
+        if shares_out_at_0(job.version) and strategy.precision == "bf16":  # it has states of each rank: not looked at
+            return ()
+        what = "at stage 0 it has no shards, but one file with weights and states"
+        return Unconverted(TO_FP32, what), Unconverted(UNIVERSAL, what)
+    held = _held(job, strategy)
+    if held.swaps and FP32 * held.own >= LEAST_BYTES:
+        what = "it has the states of an optimizer on NVMe as bare files (offloaded_tensors), which neither script reads"
+        return Unconverted(TO_FP32, what), Unconverted(UNIVERSAL, what)
+    stops = []
+    if strategy.tp > 1:
+        what = "with AutoTP it has more files of states than data-parallel ranks"
+        stops.append(Unconverted(TO_FP32, f"{what}; engine.save_16bit_model joins the weights"))
+    optimizer = job.training.optimizer
+    if optimizer not in _ADAM and not (optimizer == _LION and not held.on_gpu):
+        what = f"it reads the two moments of Adam, and {optimizer} has other states"
+        stops.append(Unconverted(UNIVERSAL, what))
+    return tuple(stops)
 
 
 def written(job: Job, strategy: Strategy) -> dict[str, int]:
     """Bytes on disk of what the Trainer and Accelerate save once: weights in 16 bits, and the checkpoint behind them.
 
-    Below stage 3 the checkpoint has the weights again. Nothing where the optimizer is on NVMe: not looked at.
+    Below stage 3 the checkpoint has the weights again. Of adapters it has nothing else but, of a base in 4 bits, its
+    scales, which are no parameters: at stage 3 each rank's file has all. States on NVMe are copied file by file.
     """
-    if strategy.offload_optimizer == "nvme":
-        return {}
     held = _held(job, strategy)
     whole = job.training.method == "full"
     weights = held.size * (held.numbers.total if whole else held.tensors.elements) * strategy.tp
-    again = 0 if strategy.stage == _WHOLE else weights  # frozen weights stay out of a checkpoint of adapters
+    again = 0 if strategy.stage == _WHOLE else weights
+    if strategy.stage == _WHOLE and wide_adapters(job.training):  # rank 0 gathers adapters as they are
+        weights = FP32 * held.tensors.elements
     ranks = held.ranks * strategy.tp if strategy.stage else strategy.tp
     sizes = {
         "weights": weights + again,
+        "scales of the base": scales_of(job, held) * (held.ranks if strategy.stage == _WHOLE else 1),
         "fp32 master weights": ranks * held.master,
         "optimizer states": ranks * (held.moments - held.early),
     }
     return {part: size for part, size in sizes.items() if size}
+
+
+def scales_of(job: Job, held: States) -> int:
+    """Bytes of the scales of a base in 4 bits, which a checkpoint has beside adapters; else 0.
+
+    A state dict has them without the weights they belong to: exclude_frozen_parameters leaves out parameters alone.
+    """
+    return _scaled(_scales(job, held))
+
+
+def _scales(job: Job, held: States) -> int:
+    """Scales of 8 bits."""
+    return held.numbers.frozen_linear // _BLOCK if quantized(job.model, job.training.method) else 0
+
+
+def _scaled(scales: int) -> int:
+    """Bytes of them, with what they are scaled by."""
+    return scales + FP32 * (scales // _NESTED)
 
 
 def _held(job: Job, strategy: Strategy) -> States:
@@ -121,12 +186,12 @@ def _files(sizes: Sequence[int]) -> Iterator[int]:
         yield filled
 
 
-def _universal(held: States, stage: int, tied: bool) -> Conversion:
+def _universal(held: States, stage: int, tied: bool, scales: int) -> Conversion:
     """A checkpoint for any number of ranks: every rank's states in a file of each tensor, then these put together.
 
     Workers read a rank's file each, and copy what they write tensor by tensor; then they merge a tensor each. Below
-    stage 3 all weights are read once more for those that no optimizer has, as the second name of a tied embedding is,
-    and stay beside; at stage 3 the states of rank 0 do.
+    stage 3 all weights are read once more for those that no optimizer has, as the second name of a tied embedding and
+    the scales of a base in 4 bits are, which come in fp32, and stay beside; at stage 3 the states of rank 0 do.
     """
     elements, own, cut = held.tensors.elements, held.own, stage == _WHOLE
     workers = min(EXTRACT_WORKERS, held.ranks)
@@ -137,10 +202,12 @@ def _universal(held: States, stage: int, tied: bool) -> Conversion:
     }
     merged = {"copies of tensors": (_MERGED_CUT if cut else _MERGED) * FP32 * sum(largest)}
     again = 0 if cut or not tied else FP32 * held.tensors.head
-    read = {} if cut else {"weights": held.size * held.numbers.total, "weights in fp32": again}
+    scaled = _scaled(scales)
+    saved = held.ranks * scaled if cut else held.size * elements + scaled  # what is beside states in the checkpoint
+    read = {} if cut else {"weights": saved, "weights in fp32": again}
     parts = max(split, merged, read, key=lambda one: sum(one.values()))
     states_bytes = STATES * FP32 * elements
-    beside = STATES * FP32 * own if cut else again
-    left = states_bytes + beside + (0 if cut else held.size * held.numbers.total)
+    beside = STATES * FP32 * own if cut else again + FP32 * (scales + scales // _NESTED)
+    left = states_bytes + beside + saved
     disk = max(2 * states_bytes + beside, left)
     return Conversion(UNIVERSAL, {name: size for name, size in parts.items() if size}, disk, left, 1, left)

@@ -29,6 +29,11 @@ def conversion_lines(footprint: Footprint) -> Iterator[str]:
                 f"{one.name} takes {gib(one.ram_bytes)} of {gib(limit)} GiB of RAM: run it behind training on a "
                 "machine that has them"
             )
+    reasons: dict[str, list[str]] = {}
+    for stopped in footprint.unconverted:
+        reasons.setdefault(stopped.reason, []).append(stopped.name)
+    for reason, names in reasons.items():
+        yield f"{' and '.join(names)} {'stop' if len(names) > 1 else 'stops'} at its checkpoint: {reason}"
 
 
 def conversions_data(footprint: Footprint) -> list[dict[str, Any]]:

@@ -234,6 +234,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
         },
         "saved": {"disk_bytes": sum(footprint.written.values()) or None, "disk_parts": dict(footprint.written)},
         "conversions": conversions_data(footprint),
+        "unconverted": [{"name": one.name, "reason": one.reason} for one in footprint.unconverted],
         "later": [
             {
                 "phase": one.phase.phase,

@@ -92,7 +92,7 @@ def test_where_all_fits_the_gpu_keeps_what_the_highest_phase_leaves() -> None:
 
 @pytest.mark.parametrize(
     "job",
-    [SMALL_CARD, SMALL_NODE, {**DRIVES, "host_memory": "400GiB"}, {**JOB, "zero_stage": 0, "gpu_memory": "100GiB"}],
+    [SMALL_CARD, SMALL_NODE, {**DRIVES, "host_memory": "340GiB"}, {**JOB, "zero_stage": 0, "gpu_memory": "100GiB"}],
 )
 def test_what_fails_first_is_the_first_of_the_run_that_takes_more_than_there_is(job: dict[str, Any]) -> None:
     """Every phase before it is expected to fit in both places."""
@@ -112,16 +112,16 @@ def test_what_fails_first_is_the_first_of_the_run_that_takes_more_than_there_is(
 
 
 def test_the_ram_needed_holds_the_save_and_the_resume() -> None:
-    """70B on NVMe trains in less than half of what each rank reads to go on."""
+    """70B on NVMe trains without what rank 0 gathers to save; a resume copies the states from file to file."""
     footprint = dsgen.memory({**DRIVES, "host_memory": "4TiB"})
     known = footprint.counterfactuals
-    resume = max(one.host.high_bytes for one in footprint.later)
+    save, resume = (one.host.high_bytes for one in footprint.later if one.phase.phase in ("save", "resume"))
 
     assert known.host_bytes is not None
     assert known.host_training_bytes is not None
-    assert known.host_bytes > 2 * known.host_training_bytes
-    assert resume <= known.host_bytes * 0.95 < resume + GIB
-    said = f"host RAM needed {known.host_bytes // GIB:,} GiB a node for resuming, {known.host_training_bytes // GIB:,}"
+    assert known.host_bytes - known.host_training_bytes > 2 * 70_553_706_496
+    assert resume < save <= known.host_bytes * 0.95 < save + GIB
+    said = f"host RAM needed {known.host_bytes // GIB:,} GiB a node for saving, {known.host_training_bytes // GIB:,}"
     assert f"{said} while it trains" in shown({**DRIVES, "host_memory": "4TiB"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -25,6 +26,10 @@ MIB = 2**20
 RANKS = 2
 WIDTH, VOCABULARY, BLOCKS = 512, 32_000, 4
 EMBEDDING = VOCABULARY * WIDTH
+ADAPTED = BLOCKS * (4 * 2 * WIDTH + 3 * 3 * WIDTH)  # inputs and outputs of its linear layers
+RANK = 512  # of adapters: those of such a small model are as large as its blocks
+SCALES = BLOCKS * (4 * WIDTH * WIDTH + 3 * WIDTH * 2 * WIDTH) // 64
+LINEAR = 7 * BLOCKS  # layers
 TRAINED = EMBEDDING + BLOCKS * (4 * WIDTH * WIDTH + 3 * WIDTH * 2 * WIDTH + 2 * WIDTH) + WIDTH  # with a tied head
 # Of the measured peaks: what a process takes beside tensors changes by some MiB from run to run.
 SLACK_BYTES = 32 * MIB
@@ -106,11 +111,61 @@ def test_below_stage_3_each_file_of_5_gb_has_all_weights() -> None:
     assert (older.ram_bytes, older.left_bytes, older.files) == (whole, whole, 1)
 
 
-@pytest.mark.parametrize(
-    "more", [{"method": "lora"}, {"zero_stage": 0}, {"tp": 2}, {"zero_stage": 3, "offload": "nvme"}]
+STAGE_0 = "at stage 0 it has no shards, but one file with weights and states"
+ON_NVME = "it has the states of an optimizer on NVMe as bare files (offloaded_tensors), which neither script reads"
+WITH_AUTOTP = (
+    "with AutoTP it has more files of states than data-parallel ranks; engine.save_16bit_model joins the weights"
 )
-def test_what_the_scripts_do_not_do_or_was_not_looked_at_is_not_told(more: dict[str, object]) -> None:
-    assert not asked("llama-3.1-8b", **{"stage": 2, "gpus": 8, **_stage(more)}).conversions
+STOPPED = [
+    ({"zero_stage": 0}, {TO_FP32: STAGE_0, UNIVERSAL: STAGE_0}),
+    ({"zero_stage": 3, "offload": "nvme"}, {TO_FP32: ON_NVME, UNIVERSAL: ON_NVME}),
+    ({"tp": 2}, {TO_FP32: WITH_AUTOTP}),
+]
+
+
+@pytest.mark.parametrize(("more", "reasons"), STOPPED)
+def test_where_a_script_stops_it_is_said_why(more: dict[str, object], reasons: dict[str, str]) -> None:
+    footprint = asked("llama-3.1-8b", **{"stage": 2, "gpus": 8, **_stage(more)})
+    told, text = memory.data(footprint), memory.text(footprint, 500)
+    page = html.unescape(memory_page.html(footprint))
+
+    assert not footprint.conversions
+    assert {one["name"]: one["reason"] for one in told["unconverted"]} == reasons
+    names = f"{TO_FP32} and {UNIVERSAL} stop" if len(reasons) > 1 else f"{TO_FP32} stops"
+    line = f"{names} at its checkpoint: {reasons[TO_FP32]}"
+    assert line in text
+    assert line in page
+    assert line in told["warnings"]
+
+
+def test_what_is_not_known_of_a_script_is_not_told() -> None:
+    """Releases that share out states at stage 0, and states in 16 bits."""
+    older = asked("llama-3.1-8b", 0, gpus=8, deepspeed="0.16")
+    assert not (older.conversions or older.unconverted)
+
+
+def test_the_bytes_of_adapters_by_hand(tmp_path: Path) -> None:
+    """Nothing of the base is saved, but the scales of one in 4 bits, which are no parameters."""
+    model = config(tmp_path, True)
+    adapters = RANK * ADAPTED
+    at_2, at_3 = (asked(model, stage, method="lora", lora_rank=RANK) for stage in (2, 3))
+
+    states = {"fp32 master weights": 4 * adapters, "optimizer states": 8 * adapters}
+    assert dict(at_2.written) == {"weights": 2 * 2 * adapters, **states}
+    assert dict(at_3.written) == {"weights": 4 * adapters, **states}  # adapters beside zero.Init are in fp32
+    for footprint in (at_2, at_3):
+        one = made(footprint)[TO_FP32]
+        assert (one.ram_bytes, one.disk_bytes, one.files) == (4 * adapters, 4 * adapters, 1)
+        assert made(footprint)[UNIVERSAL].disk_bytes >= 24 * adapters
+    assert made(at_2)[UNIVERSAL].left_bytes == (12 + 2) * adapters
+    assert made(at_3)[UNIVERSAL].left_bytes == (12 + 12 // RANKS) * adapters
+    four = asked(model, 2, method="qlora", lora_rank=RANK)
+    assert four.written["scales of the base"] == SCALES + 4 * (SCALES // 256)
+    assert asked(model, 3, method="qlora", lora_rank=RANK).written["scales of the base"] == RANKS * (
+        SCALES + 4 * (SCALES // 256)
+    )
+    more = made(four)[UNIVERSAL].left_bytes - made(at_2)[UNIVERSAL].left_bytes
+    assert more == SCALES + 4 * (SCALES // 256) + 4 * (SCALES + SCALES // 256)  # as they are, and once more in fp32
 
 
 def _stage(more: dict[str, object]) -> dict[str, object]:
@@ -118,7 +173,12 @@ def _stage(more: dict[str, object]) -> dict[str, object]:
 
 
 def test_one_moment_is_not_enough_for_a_universal_checkpoint() -> None:
-    assert set(made(asked("llama-3.1-8b", 2, gpus=8, optimizer="Lion"))) == {TO_FP32}
+    alone = asked("llama-3.1-8b", 2, gpus=8, optimizer="Lion")
+    assert set(made(alone)) == {TO_FP32}
+    reason = "it reads the two moments of Adam, and Lion has other states"
+    assert f"{UNIVERSAL} stops at its checkpoint: {reason}" in memory.text(alone, 500)
+    on_cpu = asked("llama-3.1-8b", 2, gpus=8, optimizer="Lion", offload="optimizer")
+    assert (set(made(on_cpu)), on_cpu.unconverted) == ({TO_FP32, UNIVERSAL}, ())
 
 
 @pytest.mark.parametrize("stage", [2, 3])
@@ -170,7 +230,7 @@ def test_needs_say_the_commands_and_what_they_take() -> None:
     assert "--inject_missing_state" in said(zero_stage=2)["universal"][1]
 
 
-@pytest.mark.parametrize("more", [{"method": "lora"}, {"gpus": 1, "zero_stage": 2}, {"optimizer": "Lion"}])
+@pytest.mark.parametrize("more", [{"gpus": 1, "zero_stage": 2}, {"optimizer": "Lion"}])
 def test_it_is_not_said_where_the_script_does_not_do_it(more: dict[str, object]) -> None:
     assert "universal" not in said(**more)
 
@@ -273,6 +333,105 @@ def test_checkpoint_and_both_scripts_take_what_is_said(
     most = counted._MERGED_CUT if stage == 3 else counted._MERGED  # and one less where Python has collected
     merged = ram[2] - base[2]
     assert 4 * (most - 1) * EMBEDDING - SLACK_BYTES <= merged <= 4 * most * EMBEDDING + SLACK_BYTES
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("stage", "four"), [(3, False), (2, True)])
+def test_checkpoints_of_adapters_take_what_is_said(tmp_path: Path, stage: int, four: bool) -> None:
+    """As the Trainer saves them; what both scripts make of them; and one rank goes on from what two had saved."""
+    model = config(tmp_path, tied=False)
+    options: dict[str, object] = {"rank": RANK}
+    if four:
+        options["base"] = str(tmp_path)
+        whole = "import sys, transformers as t; c = t.AutoConfig.from_pretrained(sys.argv[1]); "
+        whole += "t.AutoModelForCausalLM.from_config(c).save_pretrained(sys.argv[1])"
+        subprocess.run([sys.executable, "-c", whole, str(tmp_path)], check=True, capture_output=True)
+    folder = tmp_path / "saved"
+    start("saves_model.py", RANKS, model, str(folder), str(stage), json.dumps(options))
+    saved = folder / (folder / "latest").read_text().strip()
+    footprint = asked(model, stage, method="qlora" if four else "lora", lora_rank=RANK)
+    adapters = RANK * ADAPTED
+    alone = (folder / "adapters" / "adapter_model.safetensors").stat().st_size
+    wide = 4 if stage == 3 else 2
+    assert 0 <= alone - wide * adapters <= 2 * LINEAR * FILE_BYTES
+    of_base = LINEAR * 4 * FILE_BYTES if four else 0  # tables and flags of each layer
+    checkpoint = sum(footprint.written.values()) - wide * adapters
+    files = len(list(saved.iterdir()))
+    assert 0 <= size(saved) - checkpoint <= files * 64 * FILE_BYTES + of_base
+
+    small = tmp_path / "small"
+    start("saves.py", RANKS, str(small), str(stage), "32")
+    words = ["-m", "deepspeed.utils.zero_to_fp32"]
+    base, _ = peaks([*words, str(small), str(tmp_path / "one")], small, tmp_path / "small.log")
+    ram, disk = peaks([*words, str(folder), str(tmp_path / "whole")], tmp_path / "whole", tmp_path / "whole.log")
+    one, universal = made(footprint)[TO_FP32], made(footprint)[UNIVERSAL]
+    assert 0 <= disk - one.left_bytes <= 2 * LINEAR * FILE_BYTES
+    assert ram[0] - base[0] == pytest.approx(one.ram_bytes, abs=SLACK_BYTES)
+
+    words = ["-m", "deepspeed.checkpoint.ds_to_universal", *([] if stage == 3 else ["--inject_missing_state"])]
+    words += ["--num_extract_workers", "1", "--num_merge_workers", "1"]
+    tag = (small / "latest").read_text().strip()
+    paths = ["--input_folder", str(small / tag), "--output_folder", str(tmp_path / "less")]
+    base, _ = peaks([*words, *paths], tmp_path / "less", tmp_path / "small.log")
+    output = folder / "universal"
+    paths = ["--input_folder", str(saved), "--output_folder", str(output)]
+    ram, disk = peaks([*words, *paths], output, tmp_path / "universal.log")
+    tensors = 2 * LINEAR + (6 * LINEAR if four else 0)
+    assert 0 <= size(output) - universal.left_bytes <= tensors * 8 * FILE_BYTES
+    assert disk == pytest.approx(universal.disk_bytes, rel=0.03)
+    assert ram[1] - base[1] == pytest.approx(universal.ram_bytes / RANKS, abs=SLACK_BYTES)
+
+    import torch
+
+    options |= {"config": {"checkpoint": {"load_universal": True}}, "loaded": str(tmp_path / "loaded.pt")}
+    start("saves_model.py", 1, model, str(folder), str(stage), json.dumps(options))
+    loaded, right = torch.load(tmp_path / "loaded.pt"), {}
+    for file in (tmp_path / "whole").glob("*.bin"):
+        right |= torch.load(file)
+    assert len(right) == len(loaded) == 2 * LINEAR
+    for name, tensor in right.items():
+        assert torch.equal(loaded[name].bfloat16(), tensor.bfloat16())
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("case", ["stage 0", "AutoTP", "NVMe", "SGD"])
+def test_the_scripts_stop_where_it_is_said(tmp_path: Path, case: str) -> None:
+    """And nowhere else: each in DeepSpeed's own words."""
+    drive = {"offload_optimizer": {"device": "nvme", "nvme_path": str(tmp_path / "drive")}}
+    (tmp_path / "drive").mkdir()
+    untested = {"zero_allow_untested_optimizer": True, "optimizer": {"type": "SGD", "params": {"lr": 0.001}}}
+    adam = {"optimizer": {"type": "AdamW", "params": {"lr": 0.001}}}
+    stage, more, said, words = {
+        "stage 0": (0, {}, {"stage": 0}, {TO_FP32: "TypeError", UNIVERSAL: "can't find *_optim_states.pt files"}),
+        "AutoTP": (2, {"tensor_parallel": {"autotp_size": 2}}, {"stage": 2, "tp": 2}, {TO_FP32: "but found 2 files"}),
+        "NVMe": (
+            3,
+            {"zero_optimization": drive, **adam},
+            {"stage": 3, "offload": "nvme"},
+            {TO_FP32: "something is wrong", UNIVERSAL: "exceeds dimension size (0)"},
+        ),
+        "SGD": (2, untested, {"stage": 2, "optimizer": "SGD"}, {UNIVERSAL: "KeyError: 'exp_avg'"}),
+    }[case]
+    model, folder = config(tmp_path, False), tmp_path / "saved"
+    start("saves_model.py", RANKS, model, str(folder), str(stage), json.dumps({"config": more}))
+    saved = folder / (folder / "latest").read_text().strip()
+    footprint = asked(model, **said)
+    assert {one.name for one in footprint.unconverted} == set(words)
+    trainers = footprint.written["weights"] // (1 if stage == 3 else 2)  # what the Trainer writes besides
+    assert sum(footprint.written.values()) - trainers == pytest.approx(size(saved), rel=0.001)
+    commands = {
+        TO_FP32: ["deepspeed.utils.zero_to_fp32", str(folder), str(tmp_path / "whole")],
+        UNIVERSAL: [
+            *("deepspeed.checkpoint.ds_to_universal", *(["--inject_missing_state"] if stage < 3 else [])),
+            *("--input_folder", str(saved), "--output_folder", str(tmp_path / "universal")),
+        ],
+    }
+    environment = {**os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    for name, command in commands.items():
+        run = [sys.executable, "-m", *command]
+        done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == (name not in words), done.stderr[-2000:]
+        assert words.get(name, "") in done.stderr
 
 
 @pytest.mark.proof

@@ -13,7 +13,7 @@ from dsgen.asking.memory_questions.first_failure import Failure, first_to_fail
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
-from dsgen.memory.conversions import Conversion, conversions, written
+from dsgen.memory.conversions import Conversion, Unconverted, conversions, unconverted, written
 from dsgen.memory.evaluating import Evaluation, evaluation, most_sequences
 from dsgen.memory.later import Later, later
 
@@ -35,6 +35,7 @@ class Footprint:
         later: What comes between the steps, against a GPU and a node: that evaluation, a save, and going on from it.
         written: Part -> bytes on disk of one save; none where they are not counted.
         conversions: What each script takes behind training that turns a checkpoint into something else.
+        unconverted: The scripts that stop at its checkpoint.
     """
 
     question: Question
@@ -47,6 +48,7 @@ class Footprint:
     later: tuple[Later, ...] = attrs.field(default=(), repr=False)
     written: Mapping[str, int] = attrs.field(factory=dict, repr=False)
     conversions: tuple[Conversion, ...] = attrs.field(default=(), repr=False)
+    unconverted: tuple[Unconverted, ...] = attrs.field(default=(), repr=False)
 
     @property
     def first_to_fail(self) -> Failure | None:
@@ -84,4 +86,5 @@ def answer(
         later=later(question.job, question.strategy, evaluated),
         written=written(question.job, question.strategy),
         conversions=conversions(question.job, question.strategy),
+        unconverted=unconverted(question.job, question.strategy),
     )
