@@ -14,10 +14,11 @@ from typing import Any
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt, through_training
 from dsgen.memory.backward import start
-from dsgen.memory.conversions import scales_of
+from dsgen.memory.conversions import scales_of, tied_elements
 from dsgen.memory.estimates import PhaseMemory
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.loading import Loaded
+from dsgen.memory.modules import modules
 from dsgen.memory.older_releases import returns_wide
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.trained import wide_adapters
@@ -25,6 +26,7 @@ from dsgen.strategies.strategies import Strategy
 
 __all__ = ["between_steps", "resuming", "saving"]
 
+_WHOLE = 3  # the stage that cuts the weights too
 COPIES, CHECKPOINT = "copies of the weights", "the checkpoint's files"
 MOMENTS = "optimizer states"
 
@@ -32,23 +34,26 @@ MOMENTS = "optimizer states"
 def saving(job: Job, strategy: Strategy) -> PhaseMemory:
     """The save of weights in 16 bits, and of the checkpoint behind it.
 
-    Below stage 3 every rank copies the whole model to RAM, though rank 0 alone writes it; at stage 3 and with AutoTP
-    rank 0 gathers it module by module, and of adapters nothing else. Then every rank writes its states tensor by
-    tensor, each through a copy in RAM where it lies on the GPU.
+    Below stage 3 every rank copies the whole model to RAM, though rank 0 alone writes it, and what is tied twice; at
+    stage 3 and with AutoTP rank 0 gathers it module by module, and of adapters nothing else. Then every rank writes its
+    states tensor by tensor, each through a copy in RAM where it lies on the GPU. What rank 0 has gathered at stage 3 is
+    in RAM until Python collects it: a function that calls itself holds it.
     """
     held = _held(job, strategy)
-    trained = (FP32 if wide_adapters(job.training) else held.size) * held.tensors.elements
-    whole = strategy.stage == 3 or strategy.tp > 1
-    if whole:
-        copies = trained if job.training.method != "full" and strategy.stage == 3 else held.size * held.numbers.total
-    else:
-        copies = job.gpus_per_node * (held.weights + held.tables)
+    wide = strategy.stage == _WHOLE and wide_adapters(job.training)
+    trained = (FP32 if wide else held.size) * held.tensors.elements
     through = job.gpus_per_node * FP32 * _largest(held, strategy) if held.on_gpu else 0
+    if strategy.stage == _WHOLE:
+        copies = through + (trained if job.training.method != "full" else held.size * held.numbers.total)
+    elif strategy.tp > 1:
+        copies = max(held.size * held.numbers.total, through)
+    else:
+        copies = max(job.gpus_per_node * (held.weights + held.size * tied_elements(job.model)), through)
     gpu = _resident(strategy, held)
-    if strategy.stage == 3:
-        gpu["gathered parameters"] = held.size * held.tensors.largest
+    if strategy.stage == _WHOLE:  # tensors that are always there are let go of, and come back when all is saved
+        gpu["gathered parameters"] = max(_gathering(job, strategy, held.size, wide), _persistent(held, wide))
     there = between_steps(job, strategy).phases["training"]
-    return _phase("save", gpu, there, {COPIES: max(copies, through)})
+    return _phase("save", gpu, there, {COPIES: copies})
 
 
 def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
@@ -60,7 +65,8 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     """
     held = _held(job, strategy)
     scales, own = scales_of(job, held), 0 if held.swaps else held.master + held.moments
-    weights = held.size * held.tensors.elements + scales
+    named = 0 if job.training.method == "full" else tied_elements(job.model)
+    weights = held.size * (held.tensors.elements + named) + scales
     each = {0: weights + own, 3: max(scales, own)}.get(strategy.stage, max(weights, own))  # of stage 0 in one file
     read = job.gpus_per_node * each
     there = dict(_node(job, strategy, held, accumulates=False).phases["training"])  # no step has been
@@ -68,6 +74,8 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     gpu = _resident(strategy, held)
     if strategy.stage == 0 and held.master:
         gpu[MOMENTS] += held.moments
+    if strategy.stage == _WHOLE:  # what is always there comes in one piece, of which each tensor is a copy
+        gpu["gathered parameters"] = 2 * _persistent(held, wide_adapters(job.training))
     return _phase("resume", gpu, there, {CHECKPOINT: read})
 
 
@@ -92,6 +100,20 @@ def _resident(strategy: Strategy, held: States) -> dict[str, int]:
         "gradients": gradients,
         "communication buckets": bucket,
     }
+
+
+def _gathering(job: Job, strategy: Strategy, size: int, wide: bool) -> int:
+    """Bytes of the module whose tensors, trained and frozen, take most when they are whole."""
+    training = job.training
+    adapted = training.method, training.lora_rank, training.lora_targets
+    parts = modules(job.model, *adapted, strategy.tp, training.lora_train_embeddings).parts
+    return size * max(sum(item.extent(wide) for item in one.tensors) for _, row in parts for one in row)
+
+
+def _persistent(held: States, wide: bool) -> int:
+    """Bytes of the tensors at or below stage3_param_persistence_threshold, whole."""
+    adapters = held.numbers.persistent_adapters
+    return held.size * (held.numbers.persistent - adapters) + (FP32 if wide else held.size) * adapters
 
 
 def _node(job: Job, strategy: Strategy, held: States, accumulates: bool) -> Host:

@@ -8,6 +8,7 @@ takes, some 0.2 GiB, comes on top.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dsgen.families.parameters import parameters
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt
 from dsgen.memory.numbers import quantized
@@ -15,9 +16,20 @@ from dsgen.memory.older_releases import shards_fp32, shares_out_at_0
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.swapped_parameters import LEAST_BYTES
 from dsgen.memory.trained import wide_adapters
+from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["TO_FP32", "UNIVERSAL", "Conversion", "Unconverted", "conversions", "scales_of", "unconverted", "written"]
+__all__ = [
+    "TO_FP32",
+    "UNIVERSAL",
+    "Conversion",
+    "Unconverted",
+    "conversions",
+    "scales_of",
+    "tied_elements",
+    "unconverted",
+    "written",
+]
 
 TO_FP32, UNIVERSAL = "zero_to_fp32", "ds_to_universal"
 STATES = 3  # fp32 tensors of a trained element in a file of Adam's states: weight, exp_avg, exp_avg_sq
@@ -87,8 +99,8 @@ def conversions(job: Job, strategy: Strategy) -> tuple[Conversion, ...]:
     if TO_FP32 not in stops:
         made.append(_to_fp32(held, strategy.stage, shards_fp32(job.version)))
     if UNIVERSAL not in stops and held.ranks > 1:
-        tied = job.training.method == "full" and job.model.tied_embeddings
-        made.append(_universal(held, strategy.stage, tied, _scales(job, held)))
+        named = tied_elements(job.model), job.training.method != "full"
+        made.append(_universal(held, strategy.stage, *named, _scales(job, held)))
     return tuple(made)
 
 
@@ -117,13 +129,15 @@ def unconverted(job: Job, strategy: Strategy) -> tuple[Unconverted, ...]:
 def written(job: Job, strategy: Strategy) -> dict[str, int]:
     """Bytes on disk of what the Trainer and Accelerate save once: weights in 16 bits, and the checkpoint behind them.
 
-    Below stage 3 the checkpoint has the weights again. Of adapters it has nothing else but, of a base in 4 bits, its
-    scales, which are no parameters: at stage 3 each rank's file has all. States on NVMe are copied file by file.
+    Below stage 3 the checkpoint has the weights again. Of adapters it has nothing else but, below stage 3, a tied
+    embedding, and the scales of a base in 4 bits, which are no parameters: at stage 3 each rank's file has all. States
+    on NVMe are copied file by file.
     """
     held = _held(job, strategy)
     whole = job.training.method == "full"
     weights = held.size * (held.numbers.total if whole else held.tensors.elements) * strategy.tp
-    again = 0 if strategy.stage == _WHOLE else weights
+    named = 0 if whole else held.size * tied_elements(job.model) * strategy.tp
+    again = 0 if strategy.stage == _WHOLE else weights + named
     if strategy.stage == _WHOLE and wide_adapters(job.training):  # rank 0 gathers adapters as they are
         weights = FP32 * held.tensors.elements
     ranks = held.ranks * strategy.tp if strategy.stage else strategy.tp
@@ -134,6 +148,15 @@ def written(job: Job, strategy: Strategy) -> dict[str, int]:
         "optimizer states": ranks * (held.moments - held.early),
     }
     return {part: size for part, size in sizes.items() if size}
+
+
+def tied_elements(model: Model) -> int:
+    """Elements of an embedding that is the head too, else 0: a state dict has it under two names.
+
+    exclude_frozen_parameters leaves out what it finds under the first, so below stage 3 a checkpoint of adapters has
+    the embedding.
+    """
+    return max(item.numel for item in parameters(model) if item.kind == "embedding") if model.tied_embeddings else 0
 
 
 def scales_of(job: Job, held: States) -> int:
@@ -186,7 +209,7 @@ def _files(sizes: Sequence[int]) -> Iterator[int]:
         yield filled
 
 
-def _universal(held: States, stage: int, tied: bool, scales: int) -> Conversion:
+def _universal(held: States, stage: int, tied: int, adapted: bool, scales: int) -> Conversion:
     """A checkpoint for any number of ranks: every rank's states in a file of each tensor, then these put together.
 
     Workers read a rank's file each, and copy what they write tensor by tensor; then they merge a tensor each. Below
@@ -201,9 +224,11 @@ def _universal(held: States, stage: int, tied: bool, scales: int) -> Conversion:
         "copies of tensors": workers * FP32 * (-(-largest[-1] // held.ranks) if cut else min(largest[-1], own)),
     }
     merged = {"copies of tensors": (_MERGED_CUT if cut else _MERGED) * FP32 * sum(largest)}
-    again = 0 if cut or not tied else FP32 * held.tensors.head
+    again = 0 if cut else FP32 * tied
     scaled = _scaled(scales)
-    saved = held.ranks * scaled if cut else held.size * elements + scaled  # what is beside states in the checkpoint
+    saved = (
+        held.ranks * scaled if cut else held.size * (elements + tied * adapted) + scaled
+    )  # what is beside states in the checkpoint
     read = {} if cut else {"weights": saved, "weights in fp32": again}
     parts = max(split, merged, read, key=lambda one: sum(one.values()))
     states_bytes = STATES * FP32 * elements

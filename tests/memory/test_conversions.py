@@ -151,13 +151,13 @@ def test_the_bytes_of_adapters_by_hand(tmp_path: Path) -> None:
     at_2, at_3 = (asked(model, stage, method="lora", lora_rank=RANK) for stage in (2, 3))
 
     states = {"fp32 master weights": 4 * adapters, "optimizer states": 8 * adapters}
-    assert dict(at_2.written) == {"weights": 2 * 2 * adapters, **states}
+    assert dict(at_2.written) == {"weights": 2 * 2 * adapters + 2 * EMBEDDING, **states}  # under its second name
     assert dict(at_3.written) == {"weights": 4 * adapters, **states}  # adapters beside zero.Init are in fp32
     for footprint in (at_2, at_3):
         one = made(footprint)[TO_FP32]
         assert (one.ram_bytes, one.disk_bytes, one.files) == (4 * adapters, 4 * adapters, 1)
         assert made(footprint)[UNIVERSAL].disk_bytes >= 24 * adapters
-    assert made(at_2)[UNIVERSAL].left_bytes == (12 + 2) * adapters
+    assert made(at_2)[UNIVERSAL].left_bytes == (12 + 2) * adapters + (2 + 4) * EMBEDDING
     assert made(at_3)[UNIVERSAL].left_bytes == (12 + 12 // RANKS) * adapters
     four = asked(model, 2, method="qlora", lora_rank=RANK)
     assert four.written["scales of the base"] == SCALES + 4 * (SCALES // 256)
@@ -339,7 +339,8 @@ def test_checkpoint_and_both_scripts_take_what_is_said(
 @pytest.mark.parametrize(("stage", "four"), [(3, False), (2, True)])
 def test_checkpoints_of_adapters_take_what_is_said(tmp_path: Path, stage: int, four: bool) -> None:
     """As the Trainer saves them; what both scripts make of them; and one rank goes on from what two had saved."""
-    model = config(tmp_path, tied=False)
+    tied = four  # below stage 3 DeepSpeed leaves out a tied embedding under one of its names alone
+    model = config(tmp_path, tied)
     options: dict[str, object] = {"rank": RANK}
     if four:
         options["base"] = str(tmp_path)

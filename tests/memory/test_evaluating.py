@@ -122,7 +122,7 @@ def test_at_stage_3_one_rank_gathers_the_model_to_save_it() -> None:
     """Of adapters nothing else; each rank reads its twelve bytes an element to go on."""
     asked = planned(zero_stage=3)
     weights = 2 * 8_030_261_248
-    assert saving(*asked).host == {"copies of the weights": pytest.approx(max(weights, 8 * 4e9), rel=1e-1)}
+    assert saving(*asked).host == {"copies of the weights": pytest.approx(weights + 8 * 4e9, rel=1e-2)}  # both at once
     assert saving(*asked).gpu["gathered parameters"] == 2 * VOCABULARY * WIDTH
     assert resuming(*asked).host == {"the checkpoint's files": pytest.approx(6 * weights, rel=1e-3)}
     adapters = saving(*planned(zero_stage=3, method="lora"))

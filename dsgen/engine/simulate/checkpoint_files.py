@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Files", "folder"]
+__all__ = ["Files", "folder", "weights"]
+
+_WHOLE = 3  # the stage that cuts the weights too
 
 
 class _Written(NamedTuple):
@@ -62,6 +64,26 @@ def folder() -> Iterator[tuple[Files, str]]:
     """A folder in which checkpoints lie for a while."""
     with tempfile.TemporaryDirectory() as path:
         yield Files(), path
+
+
+def weights(engine: Any, adapted: bool) -> Any:
+    """The weights that the Trainer and Accelerate save beside a checkpoint; None where a config does not gather them.
+
+    At stage 3 and with AutoTP rank 0 has them; else every rank has copies in RAM (transformers 5.23,
+    Trainer.save_model; Accelerate 1.15, Accelerator.get_state_dict).
+
+    Args:
+        engine: The engine.
+        adapted: Whether adapters are trained alone: at stage 3 nothing else is gathered then.
+    """
+    from deepspeed.checkpoint.utils import clone_tensors_for_torch_save
+
+    whole, gathers = engine.zero_optimization_stage() == _WHOLE, engine.zero_gather_16bit_weights_on_model_save()
+    if whole and adapted:
+        return engine._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters=True)
+    if whole or engine.autotp_size() > 1:
+        return engine._consolidated_16bit_state_dict() if gathers else None
+    return clone_tensors_for_torch_save(engine.module.state_dict())
 
 
 def _noted(tensor: torch.Tensor, storages: dict[int, tuple[int, int]]) -> _Written:

@@ -31,6 +31,7 @@ from dsgen.engine.simulate.versions import check_tested
 __all__ = ["facts", "prepare", "run"]
 
 _FAKE = {"fake_mode", "constant", "pytype", "dispatch_keys", "real_tensor"}  # what a FakeTensor is (torch 2.13)
+WEIGHTS = "model"  # the file that has them beside a checkpoint; in which format it is written does not matter
 BATCHES = 2  # of an evaluation: at stage 3 the second one finds what the first one has left gathered, as all later ones
 
 
@@ -227,6 +228,10 @@ def _checkpoint(request: dict[str, Any], engines: list[Any], recorder: Recorder)
     with checkpoint_files.folder() as (files, path):
         files.serve(engine)
         recorder.enter("save")
+        saved = checkpoint_files.weights(engine, request["method"] != "full")
+        if saved is not None and request["rank"] == 0:
+            files.save(saved, f"{path}/{WEIGHTS}")
+        del saved
         engine.save_checkpoint(path, exclude_frozen_parameters=True)
         _end(recorder, engine.module, engine)
         _end_process(engine)
@@ -248,6 +253,8 @@ def _end_process(engine: Any) -> None:
     engine.destroy()
     for optimizer in (engine.basic_optimizer, engine.optimizer):
         vars(optimizer).clear()
+    for module in engine.module.modules():
+        module._buffers.clear()
     for parameter in engine.module.parameters():
         for name in vars(parameter).keys() - _FAKE:
             delattr(parameter, name)
