@@ -277,7 +277,7 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(name="memory-agreement", python=PYTHON, default=False)
 def memory_agreement(session: nox.Session) -> None:
-    """Simulate the scenarios that are not recorded, and write docs/memory-agreement.md; about an hour for all."""
+    """Simulate the scenarios that are not recorded, and write docs/memory-agreement.md; 70 minutes for all."""
     session.install(TORCH)
     session.install(".[simulate]")
     session.run("python", "benchmarks/memory_agreement.py", *(session.posargs or ["--update"]))

@@ -21,6 +21,7 @@ import attrs
 from memory_agreement_page import page
 from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
 from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
+from memory_cases_checkpoints import with_checkpoint
 from memory_cases_foreach import with_foreach
 from memory_cases_keys import with_keys
 from memory_cases_liger import with_liger
@@ -29,6 +30,7 @@ from memory_cases_muon import with_muon
 from memory_cases_split import split
 from memory_cases_widened import widening
 from memory_compared import (
+    CHECKPOINTS,
     DROPPING,
     EMBEDDINGS,
     FOREACH,
@@ -47,6 +49,7 @@ from memory_compared import (
     WIDENED,
     Compared,
     compare,
+    compare_checkpoints,
     facts,
     read,
     summary,
@@ -82,13 +85,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="scenarios, or models, to simulate again")
     options = parser.parse_args()
     if options.update:
-        for path, draw in GROUPS.items():
+        for path, draw in (*GROUPS.items(), (CHECKPOINTS, with_checkpoint)):
             _simulate(path, list(draw()), set(options.only))
-        PAGE.write_text(page(*map(compare, map(read, GROUPS)), read()["versions"]), encoding="utf-8")
+        between = compare_checkpoints(read(CHECKPOINTS))
+        PAGE.write_text(page(*map(compare, map(read, GROUPS)), between, read()["versions"]), encoding="utf-8")
     for path in GROUPS:
         for item in compare(read(path)):
             print(f"{item.case.name:24} {_line(item)}")
         print(summary(compare(read(path))))
+    for one in compare_checkpoints(read(CHECKPOINTS)):
+        print(f"{one.case.name:24} {one.error:+7.2%}  {one.name}, simulated {gib(sum(one.simulated.values())):>7} GiB")
 
 
 def _simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
+from memory_cases_checkpoints import CHECKPOINTS_DEPTH
 from memory_cases_foreach import DEPTH as FOREACH_DEPTH
 from memory_cases_keys import KEYS_DEPTH
 from memory_cases_liger import LIGER_DEPTH
@@ -20,6 +22,7 @@ from memory_compared import (
     EQUAL_PEAK,
     Compared,
     Difference,
+    Phase,
     differences,
     differences_on_the_host,
     summary,
@@ -51,6 +54,7 @@ def page(
     foreach: list[Compared],
     linear: list[Compared],
     liger: list[Compared],
+    between: list[Phase],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -72,6 +76,7 @@ def page(
         foreach: Those that torch's own AdamW steps.
         linear: Those without zero.Init's own linear layer.
         liger: Those with a chunked loss of Liger's older releases.
+        between: Saves and resumes.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -235,6 +240,19 @@ def page(
         "",
         *_table(sorted(split, key=lambda item: item.case.name)),
         "",
+        "## Save and resume",
+        "",
+        "One scenario of every model profile saves behind its last step as the Trainer does, the weights in 16 bits",
+        "and the checkpoint, and another engine goes on from it: the GPU's peak in both. AutoTP is not among",
+        f"them: of its other ranks the simulation has no files. {CHECKPOINTS_DEPTH} blocks of each model.",
+        "",
+        f"{len(between)} phases: {_close(between)} within {CLOSE_PEAK:.1%}, median "
+        f"{statistics.median(abs(one.error) for one in between):.2%}, largest {abs(between[-1].error):.2%}.",
+        "",
+        "| scenario | what | phase | simulated GiB | ours GiB | error |",
+        "|---|---|---|---|---|---|",
+        *(_between(one) for one in sorted(between, key=lambda one: one.case.name)),
+        "",
         "## Keys in the interval",
         "",
         "`data_types.grad_accum_dtype` and `communication_data_type` in fp32 beside 16-bit weights, and the `ratio` of",
@@ -276,6 +294,15 @@ def _table(found: Sequence[Compared]) -> list[str]:
 def _row(item: Compared) -> str:
     peaks = f"{gib(item.simulated['peak'])} | {gib(item.ours.gpu.peak_bytes)}" if item.ours else ""
     return f"| {item.case.name} | {_described(item.case)} | {peaks} | {item.error:+.2%} |"
+
+
+def _close(between: Sequence[Phase]) -> int:
+    return sum(abs(one.error) <= CLOSE_PEAK for one in between)
+
+
+def _between(one: Phase) -> str:
+    peaks = f"{gib(sum(one.simulated.values()))} | {gib(sum(one.ours.values()))}"
+    return f"| {one.case.name} | {_described(one.case)} | {one.name} | {peaks} | {one.error:+.2%} |"
 
 
 def _covered(item: Compared) -> str:

@@ -12,9 +12,11 @@ import attrs
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 
 from dsgen.memory import MemoryEstimate, estimate
+from dsgen.memory.checkpoints import resuming, saving
 from dsgen.memory.estimates import ERROR
 
 __all__ = [
+    "CHECKPOINTS",
     "DROPPING",
     "EMBEDDINGS",
     "FOREACH",
@@ -33,7 +35,9 @@ __all__ = [
     "WIDENED",
     "Compared",
     "Difference",
+    "Phase",
     "compare",
+    "compare_checkpoints",
     "differences",
     "differences_on_the_host",
     "facts",
@@ -43,6 +47,7 @@ __all__ = [
 
 RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
+CHECKPOINTS = RECORD.with_name("memory_agreement_checkpoints.json")  # a save, and another engine that resumes
 DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # adapters with a dropout
 EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding and head trained beside adapters
 FOREACH = RECORD.with_name("memory_agreement_foreach.json")  # torch's own AdamW, whose step copies moments
@@ -104,6 +109,32 @@ class Compared:
     def error(self) -> float:
         """Signed error of the GPU's peak, as a share of the simulated one."""
         return self.ours.gpu.peak_bytes / self.simulated["peak"] - 1 if self.ours else 0.0
+
+
+class Phase(NamedTuple):
+    """A save or a resume of a scenario: bytes on the GPU at most, as simulated and as the instant model says."""
+
+    case: Case
+    name: str
+    simulated: Mapping[str, int]
+    ours: Mapping[str, int]
+
+    @property
+    def error(self) -> float:
+        """Signed, as a share of what was simulated."""
+        return sum(self.ours.values()) / sum(self.simulated.values()) - 1
+
+
+def compare_checkpoints(record: Mapping[str, Any]) -> list[Phase]:
+    """Both phases of every recorded scenario, the most exact first; of those that ended with an error none."""
+    found = []
+    for row in record["cases"]:
+        case = Case(**facts(row))
+        for name, counted in (("save", saving), ("resume", resuming)):
+            if "error" not in row["simulated"]:
+                ours = counted(*case.strategy()).gpu
+                found.append(Phase(case, name, row["simulated"]["phases"][name], ours))
+    return sorted(found, key=lambda one: abs(one.error))
 
 
 def read(path: Path = RECORD) -> dict[str, Any]:

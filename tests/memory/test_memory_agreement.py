@@ -468,8 +468,39 @@ def test_the_page_shows_every_scenario(benchmark, compared, dropping, heads, muo
     text = benchmark.PAGE.read_text(encoding="utf-8")
     groups = [benchmark.compare(benchmark.read(path)) for path in benchmark.GROUPS]
 
-    assert text == benchmark.page(*groups, benchmark.read()["versions"])
+    between = benchmark.compare_checkpoints(benchmark.read(benchmark.CHECKPOINTS))
+    assert text == benchmark.page(*groups, between, benchmark.read()["versions"])
     assert all(item.case.name in text for item in (*compared, *dropping, *heads, *muon, *narrow, *with_embeddings))
+
+
+# Saves and resumes of adapters at stage 3 whose gathered parameters differ: share of the peak, signed. Not explained.
+BETWEEN_APART = {
+    ("gemma-2-27b c1", "resume"): -0.0018,
+    ("gpt-oss-20b c1", "save"): -0.0025,
+    ("3b c1", "resume"): 0.0028,
+    ("qwen3-30b-a3b c1", "save"): 0.022,
+    ("qwen3-4b c1", "save"): -0.053,
+}
+
+
+def test_a_save_and_a_resume_take_what_is_simulated(benchmark):
+    """One of every model profile: within 0.1 % but for the five that are named."""
+    record = benchmark.read(benchmark.CHECKPOINTS)
+    found = benchmark.compare_checkpoints(record)
+    apart = {(one.case.name, one.name): one.error for one in found if abs(one.error) > 0.001}
+
+    assert not [row for row in record["cases"] if "error" in row["simulated"]]
+    assert len(found) == 2 * len(record["cases"]) >= 160
+    assert {one.case.config["zero_optimization"]["stage"] for one in found} == {0, 1, 2, 3}
+    assert {one.case.options["method"] for one in found} == {"full", "lora", "qlora"}
+    assert set(apart) == set(BETWEEN_APART)
+    for name, error in apart.items():
+        assert abs(error) <= abs(BETWEEN_APART[name])
+
+
+def test_every_scenario_of_saves_is_that_of_the_script(benchmark):
+    drawn = [attrs.asdict(case) for case in benchmark.with_checkpoint()]
+    assert [benchmark.facts(row) for row in benchmark.read(benchmark.CHECKPOINTS)["cases"]] == drawn
 
 
 def reached(gpu):
