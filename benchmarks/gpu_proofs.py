@@ -106,7 +106,7 @@ def record(known: dict[str, Any], proofs: dict[str, Proof]) -> dict[str, Any]:
     """What is kept of proofs on this card beside those that are known: how each ended, and how many checks held."""
     import torch
 
-    versions = next(iter(proofs.values())).versions
+    versions = {name: release for proof in proofs.values() for name, release in proof.versions.items()}
     told = {
         name: {
             "outcome": proof.outcome,
@@ -117,10 +117,13 @@ def record(known: dict[str, Any], proofs: dict[str, Proof]) -> dict[str, Any]:
         }
         for name, proof in proofs.items()
     }
-    now = {"card": torch.cuda.get_device_name(), "versions": dict(versions)}
-    was = {name: known.get(name, value) for name, value in now.items()}
-    if was != now:
-        sys.exit(f"not recorded: the record is of {was}, and this is {now}; leave --missing out, which proves all anew")
+    card, was = torch.cuda.get_device_name(), known.get("versions", {})
+    of_another = known.get("card", card) != card
+    if of_another or any(was[name] != release for name, release in versions.items() if name in was):
+        here = f"{card} with {versions}"
+        of = f"{known['card']} with {was}"
+        sys.exit(f"not recorded: the record is of {of}, and this is {here}; leave --missing out, which proves all anew")
+    now = {"card": card, "versions": {**was, **versions}}  # those of adapters have more than those of a whole model
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     return {**now, "date": date, "ranks": RANKS, "backend": BACKEND, "proofs": {**known["proofs"], **told}}
 
