@@ -8,7 +8,7 @@ from dsgen.cost.handling import GATHERS
 from dsgen.cost.micro_batches import node_rates, numbers_of, passes
 from dsgen.cost.offload import fetch_seconds, host_step_seconds
 from dsgen.cost.optimizer_step import update_seconds
-from dsgen.cost.queues import waits_for_gpu
+from dsgen.cost.queued_passes import waits_for_gpu
 from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels import collective_lines

@@ -15,7 +15,7 @@ from dsgen.cost.handling import GATHERS, NO_HANDLING, beyond, handling
 from dsgen.cost.micro_batches import Pass, node_rates, numbers_of, passes
 from dsgen.cost.offload import NO_OFFLOAD, offload
 from dsgen.cost.optimizer_step import stepped
-from dsgen.cost.queues import Queues, shares_of, with_sums
+from dsgen.cost.queued_passes import Queues, shares_of, with_sums
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels.measured_facts import STANDS_IN
