@@ -136,6 +136,8 @@ def _rows(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload
     later = 1.0 if reduces else (passes - 2) / max(passes - 1, 1)  # share of these passes that are not the first
     summed = own_work.summed * later if passes > 1 else 0.0
     copied = own_work.gathered / max(moved.gather + moved.again, 1e-9) if strategy.stage == GATHERS else 0.0
+    if moved is NO_COLLECTIVES and away is NO_OFFLOAD:
+        return _rows_alone(queues, run, reduces, apart, summed)
     rows: list[Row] = []
     for one, share, made, leaves in zip(run, shares.gathers, shares.gradients, shares.reduced, strict=True):
         gather, fetches = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
@@ -170,4 +172,20 @@ def _rows(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload
         else:
             last = 0.0, reduce + (shares.late * own_work.reduced if reduces else 0.0)
         rows.append((1, (0.0, 0.0, *last)))
+    return rows
+
+
+def _rows_alone(queues: Queues, run: Sequence[Pass], reduces: bool, apart: bool, summed: float) -> list[Row]:
+    """The same where nothing is communicated or away, which is asked of every strategy."""
+    shares, own_work = queues.shares, queues.own_work
+    each, moved = (own_work.dispatched, own_work.reduced) if reduces else (own_work.kept, 0.0)
+    rows: list[Row] = []
+    for one, made, leaves in zip(run, shares.gradients, shares.reduced, strict=True):
+        device, behind = one.products + one.attention + one.memory + one.waits, 0.0
+        handled = (leaves if apart else made) * moved
+        if apart:
+            behind = handled + min(handled, device)
+        rows.append((one.repeats, (one.host + made * each, 0.0, device + handled + made * summed, behind)))
+    if shares.late:
+        rows.append((1, (0.0, 0.0, 0.0, 0.0 if queues.strategy.stage == GATHERS else shares.late * moved)))
     return rows

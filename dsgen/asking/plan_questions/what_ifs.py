@@ -166,7 +166,7 @@ def _turns(scenario: Scenario, field: str, cases: Sequence[Case]) -> Iterator[Tu
         return known[value]
 
     for low, high in itertools.pairwise(sorted(known)):
-        for last, first, searched in _between(low, high, step, winner):
+        for last, first, searched in _between(low, high, step, winner, like):
             words = (spelled(last, like), spelled(first, like), winner(last) or NOTHING, winner(first) or NOTHING)
             yield Turn(*words, searched)
 
@@ -186,7 +186,7 @@ def _by_bandwidth(scenario: Scenario, cases: Sequence[Case]) -> Iterator[ByBandw
         turns = (
             Turn(spelled(last, _GIGABITS), spelled(first, _GIGABITS), winner(last) or NOTHING, winner(first) or NOTHING,
                  searched)
-            for last, first, searched in _between(low, high, 0.0, winner)
+            for last, first, searched in _between(low, high, 0.0, winner, _GIGABITS)
         )  # fmt: skip
         yield ByBandwidth(slower.value, spelled(low, _GIGABITS), spelled(high, _GIGABITS), tuple(turns))
 
@@ -215,9 +215,12 @@ def _step(field: str, cases: Sequence[Case], numbers: Sequence[float]) -> float 
 
 
 def _between(
-    low: float, high: float, step: float, winner: Callable[[float], str | None]
+    low: float, high: float, step: float, winner: Callable[[float], str | None], like: Any
 ) -> Iterator[tuple[float, float, bool]]:
-    """Every change of the winner from one number to a higher one, as finely as it is worth telling."""
+    """Every change of the winner from one number to a higher one, as finely as it is worth telling.
+
+    Numbers are tried as they are told: a rounded one may lie beyond the turn.
+    """
     last = winner(high)
     for _ in range(MOST_TURNS):
         before = winner(low)
@@ -226,6 +229,7 @@ def _between(
         first, searched = high, True
         while first - low > max(step, CLOSE * low) and searched:
             middle = _middle(low, first, step)
+            middle = middle if step else number(spelled(middle, like)) or middle
             at = winner(middle)
             if at is None:
                 searched = False
