@@ -78,7 +78,7 @@ def stepped(job: Job, strategy: Strategy, rates: Rates, elements: int, *, deepsp
         elements: That this rank steps.
         deepspeed: As of `dsgen.cost.cost`: without it nothing is asked.
     """
-    stage, fp32, tensors = strategy.stage, strategy.precision == "fp32", trained_tensors(job)
+    stage, tensors = strategy.stage, trained_tensors(job)
     own = tensors * strategy.tp / job.world if 0 < stage < GATHERS else tensors
     views = tensors * call_seconds(rates, VIEWS[stage])
     away = strategy.offload_optimizer != "none"
@@ -87,28 +87,35 @@ def stepped(job: Job, strategy: Strategy, rates: Rates, elements: int, *, deepsp
     if away:
         views += own * call_seconds(rates, AWAY_CALLS[stage])
         return Stepped(0.0, views, views)
-    gpu, idle, launched = updates_alone(job, strategy, rates, elements), 0.0, views
-    for asked in (_NOTHING if fp32 else FINITE[stage], (NORM_FP32 if fp32 else NORM)[stage]):
+    gpu, idle, launched = _adam_seconds(job, strategy, rates, elements), 0.0, views
+    *questions, rest = _work(strategy)
+    for asked in questions:
         host, device = own * call_seconds(rates, asked.calls), own * asked.kernels * rates.kernel_seconds
         moved = _moved(rates, elements, asked.bytes)
         gpu, launched = gpu + device + moved, launched + host
         idle += max(0.0, host - device - moved) if stage else beyond(job, max(0.0, host - device), moved)
-    rest = (REST_FP32 if fp32 else REST)[stage]
     gpu += own * rest.kernels * rates.kernel_seconds + _moved(rates, elements, rest.bytes)
     return Stepped(gpu, idle, launched + own * call_seconds(rates, rest.calls))
 
 
 def update_seconds(job: Job, strategy: Strategy, rates: Rates, elements: int) -> float:
     """The least that a step takes of the GPU: its traffic, were it in few kernels."""
-    stage, fp32 = strategy.stage, strategy.precision == "fp32"
-    seconds = updates_alone(job, strategy, rates, elements)
-    for asked in (NORM_FP32, REST_FP32) if fp32 else (FINITE, NORM, REST):
-        seconds += _moved(rates, elements, asked[stage].bytes)
+    seconds = _adam_seconds(job, strategy, rates, elements)
+    for asked in _work(strategy):
+        seconds += _moved(rates, elements, asked.bytes)
     return seconds
 
 
-def updates_alone(job: Job, strategy: Strategy, rates: Rates, elements: int) -> float:
-    """Of that the fused optimizer."""
+def _work(strategy: Strategy) -> tuple[_TensorWork, ...]:
+    """What the host waits for, one after the other, and the rest."""
+    stage = strategy.stage
+    if strategy.precision == "fp32":
+        return NORM_FP32[stage], REST_FP32[stage]
+    return FINITE[stage], NORM[stage], REST[stage]
+
+
+def _adam_seconds(job: Job, strategy: Strategy, rates: Rates, elements: int) -> float:
+    """The fused optimizer."""
     return traffic_seconds(rates, elements * adam_bytes(job, strategy), "adam")
 
 

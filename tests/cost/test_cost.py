@@ -11,7 +11,7 @@ import pytest
 
 from dsgen.cost import cost
 from dsgen.cost.communication import collectives
-from dsgen.cost.flow import finished
+from dsgen.cost.flow import finished, loads
 from dsgen.cost.handling import beyond
 from dsgen.cost.micro_batches import node_rates
 from dsgen.cost.optimizer_step import FINITE, NORM, REST
@@ -253,6 +253,22 @@ def test_parts_leave_the_last_machine_as_one_after_the_other_they_do(seed, machi
                 ready = free[place] = max(ready, free[place]) + seconds
 
     assert finished(rows) == pytest.approx(free[-1] if any(free) else 0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_passes_that_nothing_ends_follow_each_other_as_one_long_pass(seed):
+    """What `Queues.passed` computes at once, of a host and a GPU: equal passes, and equal ones before another."""
+    draw = random.Random(seed)
+    one, last = (
+        [(draw.randint(1, 9), (draw.random() * slow, draw.random())) for _ in range(4)]
+        for slow in (draw.choice((0.3, 1.0, 3.0)),) * 2
+    )
+    passes = draw.randint(2, 6)
+    host, device = loads(one)
+    behind = finished(one) - host + (passes - 2) * max(0.0, device - host)
+
+    assert finished(one * passes) == pytest.approx(finished(one) + (passes - 1) * max(host, device))
+    assert finished(one * (passes - 1) + last) == pytest.approx((passes - 1) * host + finished(last, (0.0, behind)))
 
 
 @pytest.fixture

@@ -27,9 +27,7 @@ MODEL: dict[str, Any] = {
 SMALL = 64 * 1024  # bytes: norms, counters and flags, which are not counted
 CASES = [(stage, "none", "full") for stage in (0, 1, 2, 3)] + [(2, "cpu", "full"), (3, "cpu", "full")]
 CASES += [(stage, "none", method) for stage in (1, 2, 3) for method in ("lora", "qlora")]
-SCALES = (
-    BLOCKS * 2 * 5 * WIDTH * WIDTH // 64
-)  # of a base in 4 bits: four matrices of a block, and three of twice the size
+SCALES = BLOCKS * 2 * 5 * WIDTH * WIDTH // 64  # of a base in 4 bits: four matrices, and three of twice the size
 GATHERS = "stage3_gather_16bit_weights_on_model_save"
 
 
