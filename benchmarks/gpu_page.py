@@ -60,10 +60,10 @@ LIMITS = """### The least card
 
 Out of memory is where torch's allocator, after giving back all it can, finds no room. `dsgen simulate` tells the
 least card on which a run goes through. Here torch was held to 1 % more than that, with which two steps must go
-through, and to 1 % less, with which they must die; where a run did otherwise, to 4 %. All eleven ran with more. Of
-ten that were held to less nine died; the tenth, whose optimizer is on the CPU, went through with 99 % and died with
-96 %. The eleventh was not tried with less. What a run reserves when it is free says little of that: the fourth needs
-5.06 GiB and reserves 8.11. The last column has the phase in which they died.
+through, and to 1 % less, with which they must die; where a run did otherwise, to 4 %. All eleven ran with more. Held to
+less nine died; one, whose optimizer is on the CPU, went through with 99 % and died with 96 %; the 8B with adapters went
+through with 96 % too, so that what is said of it is at least 4 % too much. What a run reserves when it is free says
+little of that: the fourth needs 5.06 GiB and reserves 8.11. The last column has the phase in which they died.
 """
 SPEED = """## Speed
 

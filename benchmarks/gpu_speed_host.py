@@ -93,8 +93,8 @@ def _look(cases: Sequence[Any], asked: argparse.Namespace) -> None:
             print(f"not run: {case.name}: {told['error']['type']}: {told['error']['message'].splitlines()[0]}")
             continue
         facts = {name: told.pop(name) for name in ("card", "versions")}
-        record = {**facts, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-                  "runs": {**record["runs"], case.name: told}}  # fmt: skip
+        date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        record = {**record, **facts, "date": date, "runs": {**record["runs"], case.name: told}}
         print(f"{case.name}: {told['step']['seconds']:.3g} s, short {told['short']['seconds']:.3g} s", flush=True)
         asked.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
