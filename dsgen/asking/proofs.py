@@ -21,7 +21,7 @@ from dsgen.linting.taken import taken
 from dsgen.proving import prover
 from dsgen.proving.adaptation import rank_count
 from dsgen.proving.certificates import Certificate, Claims, Verified
-from dsgen.proving.endings import NEEDS
+from dsgen.proving.endings import NEEDS, OF_A_CRASH
 from dsgen.proving.kept_proofs import Identity
 from dsgen.proving.proven_models import METHODS, Lora, ProvenModel, is_factory, of_factory
 from dsgen.proving.prover import FAILED, NOT_RUN, Proof
@@ -325,9 +325,14 @@ def _named(question: ToProve, proof: Proof) -> Proof:
         filled=dict(question.filled),
     )
     unbuilt = proof.outcome == NOT_RUN and proof.todo == NEEDS["a GPU"]  # an operator that a CPU has not
-    if not unbuilt and (proof.outcome != FAILED or not proof.is_verdict):
+    crashed = proof.outcome == FAILED and proof.todo == OF_A_CRASH
+    if not (unbuilt or crashed) and (proof.outcome != FAILED or not proof.is_verdict):
         return proof
     said = foresight(question.given, proof)
+    if crashed and said.causes and not said.lacking:  # lint knows that this config ends so
+        return attrs.evolve(proof, is_verdict=True, todo=None, foreseen=said.causes, also=said.also)
+    if crashed:
+        return proof
     if unbuilt:
         return attrs.evolve(proof, foreseen=said.causes or None, also=said.also)
     if said.lacking:

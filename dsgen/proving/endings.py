@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["INSTALL", "NEEDS", "ended_badly", "not_built", "one_line"]
+__all__ = ["INSTALL", "NEEDS", "OF_A_CRASH", "ended_badly", "not_built", "one_line"]
 
 INSTALL = 'pip install "dsgen[proof]"'
 # What a machine lacks -> what to do; the config may be right.
@@ -18,7 +18,7 @@ NEEDS = {
 _DONE = "done"  # the engine's word for "past the last phase"
 _MESSAGE_CHARACTERS = 400  # of an engine's error; pydantic's are long
 _OF_A_KILL = "the kernel does that when memory runs out (dmesg says so), or somebody did: run it again"
-_OF_A_CRASH = "run it again; where it ends so each time, it is a fault of torch, of DeepSpeed or of your own model"
+OF_A_CRASH = "run it again; where it ends so each time, it is a fault of torch, of DeepSpeed or of your own model"
 _OF_THE_TIME = "give it more: --timeout SECONDS"
 _FULL = re.compile(r"No space left|failed writing file|unexpected pos|Disk quota")  # of the system, and of torch.save
 # What ends a run besides its config: the machine; of the others, when one of them is gone.
@@ -83,8 +83,8 @@ def _crash(answer: Mapping[str, Any], rank: int, how: str) -> dict[str, Any]:
     killed = answer["exits"][rank] == -signal.SIGKILL
     return {
         "phase": answer["ranks"][rank]["phase"] if answer["ranks"][rank] else "load",
-        "error": f"rank {rank} {how}: {one_line(answer['tails'][rank]) or 'it wrote nothing'}",
-        "todo": _OF_A_KILL if killed else _OF_A_CRASH,
+        "error": f"rank {rank} {how}: {_end(answer['tails'][rank]) or 'it wrote nothing'}",
+        "todo": _OF_A_KILL if killed else OF_A_CRASH,
         "is_verdict": False,
     }
 
@@ -111,3 +111,9 @@ def one_line(text: str) -> str:
     """Words on one line, cut where they are many."""
     line = " ".join(text.split())
     return line if len(line) <= _MESSAGE_CHARACTERS else f"{line[:_MESSAGE_CHARACTERS]}..."
+
+
+def _end(text: str) -> str:
+    """Last words on one line, without what came long before them."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MESSAGE_CHARACTERS else f"...{line[-_MESSAGE_CHARACTERS:]}"

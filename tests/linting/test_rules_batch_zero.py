@@ -487,3 +487,34 @@ def test_swap_buffers_hold_a_sub_group_of_the_optimizer(config: dict[str, Any], 
     """As DeepSpeed 0.19.8 took them: 3 and 4 of AdamW, 7 and 8 in a pipeline, 2 and 3 of Adagrad."""
     said = [item.severity for item in lint_config(config) if item.rule == "nvme-buffers-too-few"]
     assert said == ([] if severity is None else [severity])
+
+
+@pytest.mark.parametrize(
+    ("aio", "where"),
+    [
+        ({}, []),
+        ({"block_size": 512, "queue_depth": 1, "intra_op_parallelism": 3, "overlap_events": False}, []),
+        ({"block_size": 1_000_000}, ["aio.block_size"]),
+        ({"block_size": 0, "queue_depth": 65_537}, ["aio.block_size", "aio.queue_depth"]),
+        ({"block_size": "1048576", "intra_op_parallelism": 1.5}, ["aio.block_size", "aio.intra_op_parallelism"]),
+        ({"block_size": True, "queue_depth": None}, ["aio.block_size", "aio.queue_depth"]),
+        ({"intra_op_parallelism": 0, "single_submit": "true"}, ["aio.intra_op_parallelism", "aio.single_submit"]),
+    ],
+)
+def test_numbers_of_aio_swap(aio: dict[str, Any], where: list[str]) -> None:
+    """As DeepSpeed 0.19.8's operator wrote and read a tensor with each; no rule of types speaks beside it."""
+    config = {**BASE, **z(3, offload_optimizer=NVME), "aio": aio}
+    said = [item for item in lint_config(config) if item.path.startswith("aio.")]
+    assert sorted((item.rule, item.path) for item in said) == [("nvme-io-refused", path) for path in where]
+    assert not [item for item in lint_config({**BASE, **z(3), "aio": aio}) if item.rule == "nvme-io-refused"]
+    for item in said:
+        if item.fix is not None:
+            assert isinstance(item.fix.edits[0], Assign)
+            mended = {**config, "aio": {**aio, item.path.removeprefix("aio."): item.fix.edits[0].value}}
+            assert item.path not in [other.path for other in lint_config(mended) if other.rule == "nvme-io-refused"]
+
+
+def test_weights_on_nvme_take_a_buffer() -> None:
+    config = {**BASE, **z(3, offload_param={**NVME, "buffer_count": 0})}
+    assert "nvme-buffers-too-few" in [item.rule for item in lint_config(config)]
+    assert "nvme-buffers-too-few" not in [item.rule for item in lint_config({**BASE, **z(3, offload_param=NVME)})]

@@ -158,6 +158,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     ("autocast-unknown-module", {**torch(), **autocast(dtype="bf16", lower_precision_safe_modules=[3])}, {}),
+    ("autocast-unknown-module", {**torch(), **autocast(dtype="bf16", lower_precision_safe_modules=["nn.Linear"])}, {}),
     ("autocast-with-quantized-weights", {**torch(), **z(0, zero_quantized_weights=True), **autocast(dtype="bf16")}, {}),
     ("master-weights-without-zero", {**torch(), **z(0), "fp16": {"fp16_master_weights_and_grads": True}}, {}),
     ("master-weights-need-cpu-adam", {**torch(), **z(2), "fp16": {"fp16_master_weights_and_grads": True}}, {}),
@@ -290,7 +291,11 @@ RIGHT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**torch(), **z(0), **autocast(dtype="float16")}, {}),
     ({**torch(), **z(3), **autocast(dtype="float16"), "gradient_clipping": 0}, {}),
     (
-        {**torch(), **z(2), **autocast(dtype="bfloat16", lower_precision_safe_modules=["torch.nn.Linear", "my.Block"])},
+        {
+            **torch(),
+            **z(2),
+            **autocast(dtype="bfloat16", lower_precision_safe_modules=["torch.nn.Linear", "my.Block", "torch.Tensor"]),
+        },
         {},
     ),
     (

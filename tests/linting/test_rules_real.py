@@ -32,7 +32,7 @@ ELSEWHERE = {"deepspeed", "target", "hardware", "model", "network"}
 # examples swaps for real, with an operator that takes minutes to build; the tests of `dsgen prove` do that. Nor does
 # the child swap at all, for its tensors are too small: test_foreseen.py starts what has too few buffers.
 NOT_HERE = {"offload-optimizer-at-stage-0", "nvme-needs-libaio", "nvme-path-missing", "hpz-with-nvme",
-            "nvme-buffers-too-few"}  # fmt: skip
+            "nvme-buffers-too-few", "nvme-io-refused"}  # fmt: skip
 PARALLEL = "DSG4"  # needs a model that DeepSpeed can split and as many ranks; the child's is two linear layers
 NEED_A_MODEL = ("tensor-parallel-does-not-fit-gpus", "tensor-parallel-zero-3-batch")  # AutoTP refuses the child's first
 RANKS = 8  # of a parallel config whose rule names no number

@@ -42,6 +42,11 @@ def fp16(**keys: Any) -> dict[str, Any]:
     return {**{key: value for key, value in BASE.items() if key != "bf16"}, "fp16": {"enabled": True, **keys}}
 
 
+def nvme(**keys: Any) -> dict[str, Any]:
+    """The optimizer on NVMe, with a section `aio`."""
+    return {**zero(3, offload_optimizer={"device": "nvme", "nvme_path": "/nvme"}), "aio": keys}
+
+
 # name -> the config, and the rule that says why it stops
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "a section with a slip": ({**BASE, "zero_optimisation": {"stage": 3}}, "unread-key"),
@@ -104,6 +109,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         zero(3, offload_optimizer={"device": "nvme", "nvme_path": "/nvme", "pipeline_write": True, "buffer_count": 7}),
         "nvme-buffers-too-few",
     ),
+    "no buffer of weights on NVMe": (
+        zero(3, offload_param={"device": "nvme", "nvme_path": "/nvme", "buffer_count": 0}),
+        "nvme-buffers-too-few",
+    ),
+    "blocks of NVMe that are no sectors": (nvme(block_size=1_000_000), "nvme-io-refused"),
+    "blocks of NVMe as text": (nvme(block_size="1048576"), "nvme-io-refused"),
+    "no request to NVMe": (nvme(queue_depth=0), "nvme-io-refused"),
+    "no thread for NVMe": (nvme(intra_op_parallelism=0), "nvme-io-refused"),
     "a schedule without its type": ({**BASE, "scheduler": {"type": None, "params": {}}}, "scheduler-type-missing"),
     "ranks of a sequence alone": ({**BASE, "sequence_parallel_size": 2}, "sequence-parallel-alone"),
     "a first loss scale of 2^40": (fp16(initial_scale_power=40), "initial-loss-scale-too-high"),

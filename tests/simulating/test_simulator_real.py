@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -151,10 +152,11 @@ def test_a_lora_run_holds_states_of_the_adapters_alone() -> None:
     assert end["optimizer states"] < 2 * 4 * trained  # of 4 ranks one holds a quarter, padded
 
 
-def test_a_killed_command_leaves_no_child() -> None:
-    """A kill gives the command no time to end its child: the child looks for it itself."""
+def test_a_killed_command_leaves_no_child_and_no_folder(tmp_path: Path) -> None:
+    """A kill gives the command no time to end its child: the child looks for it itself, and removes its folder."""
     command = [sys.executable, "-m", "dsgen", "simulate", "--hw", "a100-40g", "--model", "70b", "--gpus", "8"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    own = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=own)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + 120
     while not (started := children.read_text().split()):
@@ -165,6 +167,7 @@ def test_a_killed_command_leaves_no_child() -> None:
     while b"simulate" not in (child / "cmdline").read_bytes():
         time.sleep(0.05)
     time.sleep(2)  # until it runs
+    assert list(tmp_path.glob("dsgen-simulate-*"))
 
     process.kill()
     process.wait()
@@ -175,3 +178,4 @@ def test_a_killed_command_leaves_no_child() -> None:
             break  # dead, and waited for by nobody here
         time.sleep(0.05)
     assert time.monotonic() < deadline
+    assert not list(tmp_path.iterdir())

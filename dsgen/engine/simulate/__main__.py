@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 import sys
 import threading
 import time
@@ -36,7 +37,9 @@ _STATUS = Path("/proc/self/status")
 def main(_: Sequence[str] = ()) -> None:
     """Answer the request on stdin."""
     environment()
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    starter = os.environ.pop("DSGEN_PARENT", "")  # said by who made a folder for us (proving.children)
+    folder = Path.cwd() if starter else None
+    threading.Thread(target=_end_with, args=(int(starter or os.getppid()), folder), daemon=True).start()
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -53,10 +56,12 @@ def environment() -> None:
     os.environ["DS_ACCELERATOR"] = "cpu"  # until the virtual one is set: no search for devices
 
 
-def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, however that ended: nobody would read the answer."""
+def _end_with(parent: int, folder: Path | None) -> None:
+    """End this process and its folder when its parent is gone, however that ended: nobody would read the answer."""
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
+    if folder is not None:  # nobody is left to remove it
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

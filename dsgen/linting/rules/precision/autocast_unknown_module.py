@@ -27,9 +27,10 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield Fault(path, said, on="value")
             continue
         package, _, last = name.rpartition(".")
-        if package and (package != "torch.nn" or last in TORCH_NN):
+        known = last in TORCH_NN
+        if not {"": True, "nn": True, "torch": known, "torch.nn": not known}.get(package, False):
             continue
-        meant = last if last in TORCH_NN else next(iter(alike(last, TORCH_NN)), None)
+        meant = last if known else next(iter(alike(last, TORCH_NN)), None)
         full = f"torch.nn.{meant}"
         mended = [*names[:index], full, *names[index + 1 :]]
         fix = Fix(f"write {full}", (Assign(path, mended),), safe=meant == last) if meant else None

@@ -44,4 +44,5 @@ RULES = Rules(
     "part_of_optimizer_on_gpu",
     "nvme_loses_gradients",
     "nvme_buffers_too_few",
+    "nvme_io_refused",
 )

@@ -1,4 +1,4 @@
-"""An optimizer on NVMe with fewer swap buffers than one sub-group takes."""
+"""A state on NVMe with fewer swap buffers than one sub-group, or one weight, takes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ __all__ = ["RULE", "check"]
 
 _SECTION = "zero_optimization.offload_optimizer"
 _PATH = f"{_SECTION}.buffer_count"
+_OF_WEIGHTS = "zero_optimization.offload_param.buffer_count"
 _PIPELINES = ("pipeline_read", "pipeline_write")
 # Weights, the states of the optimizer, and the gradient: Adagrad has one state; Adam has two, and Lion takes as many.
 _BUFFERS, _OF_ADAGRAD = 4, 3
 
 
 def check(subject: Subject) -> Iterator[Fault]:
-    """offload_optimizer to "nvme" at stage 3: one sub-group's buffers, and twice as many where two are in flight."""
-    if subject.stage != 3 or subject.offload("optimizer") != "nvme":
+    """NVMe at stage 3: a buffer for weights; for the optimizer those of a sub-group, twice where two are in flight."""
+    if subject.stage != 3:
+        return
+    if subject.offload("param") == "nvme" and subject.value(_OF_WEIGHTS) == 0:
+        said = "without a swap buffer no weight comes back from NVMe, and deepspeed.initialize stops; 5 is the default"
+        yield Fault(_OF_WEIGHTS, said, Fix("write 5", (Assign(_OF_WEIGHTS, 5),), safe=False))
+    if subject.offload("optimizer") != "nvme":
         return
     count = subject.value(_PATH)
     if not isinstance(count, int):
@@ -41,7 +47,7 @@ RULE = Rule(
     code="DSG357",
     name="nvme-buffers-too-few",
     severity=Severity.ERROR,
-    what="The optimizer on NVMe has fewer swap buffers than its states and gradients take.",
+    what="The optimizer on NVMe has fewer swap buffers than its states and gradients take, or weights have none.",
     why=(
         "A sub-group is read into offload_optimizer.buffer_count buffers: weights, each state, gradient. DeepSpeed "
         "asserts that they are there, mostly without a word. pipeline_read reads the next sub-group meanwhile, "
@@ -60,5 +66,5 @@ RULE = Rule(
     evidence=("deepspeed/runtime/swap_tensor/partitioned_optimizer_swapper.py (0.19.8): swap_in_optimizer_state",
               "DeepSpeed 0.19.8 run with 2 to 12 buffers, AdamW, Adagrad and Lion, with and without pipelines"),
     check=check,
-    shows=("ran out of swap buffers", "optimizer_swapper.py", r"range\(\) arg 3 must not be zero"),
+    shows=("ran out of swap buffers", "No swap buffers", "optimizer_swapper.py", r"range\(\) arg 3 must not be zero"),
 )  # fmt: skip
