@@ -313,7 +313,7 @@ def corpus(session: nox.Session) -> None:
     check = [] if UPDATE in session.posargs else ["--check"]
     for script in ("benchmarks/transcribe.py", "benchmarks/agreement.py"):
         session.run(python, script, str(folders[0]), *check, external=True)
-    session.run(python, "-m", "pytest", "tests/corpus", "--corpus", str(folders[0]), external=True)
+    session.run(python, "-m", "pytest", "-n", "2", "tests/corpus", "--corpus", str(folders[0]), external=True)
 
 
 @nox.session(python=PYTHON, default=False)
