@@ -12,7 +12,7 @@ from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel, split_of
 from dsgen.memory.trained import Trained, trained, wide_adapters
 from dsgen.shapes.profiles import Model, Training
-from dsgen.strategies.buffers import EIGHT_BITS, MOMENTS, SIXTEEN_BIT, Buffers
+from dsgen.strategies.buffers import EIGHT_BITS, MOMENTS, SIXTEEN_BIT, Buffers, moments_away
 from dsgen.strategies.constraints import MASTERS, Keys, Setup, refusals
 from dsgen.strategies.counted import NARROW
 
@@ -176,7 +176,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     if training.optimizer == MUON:
         moments, early, staged, updates = _of_muon(tensors, ranks, own, layout, buffers, size)
     else:
-        moments = early + state * MOMENTS[training.optimizer] * own
+        each = MOMENTS[training.optimizer] if on_gpu else moments_away(training.optimizer)
+        moments = early + state * each * own
         if training.optimizer == EIGHT_BITS:
             moments += FP32 * MOMENTS[training.optimizer] * -(-own // STATE_BLOCK) + STATE_TABLES
     return States(

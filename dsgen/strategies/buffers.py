@@ -7,7 +7,7 @@ from dsgen.families.parameters import block_elements, largest_matrix
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Model
 
-__all__ = ["EIGHT_BITS", "MOMENTS", "SIXTEEN_BIT", "Buffers", "choose"]
+__all__ = ["EIGHT_BITS", "MOMENTS", "SIXTEEN_BIT", "Buffers", "choose", "moments_away"]
 
 # Our choices: latency's share of one bucket's transfer, so that at most 1 % is wasted on it; and what one bucket may
 # take of the GPU, so that two of them with overlap_comm cost less than 4 %.
@@ -20,6 +20,7 @@ DEFAULT_PERSISTENCE = 100_000  # elements; DeepSpeed's default of stage3_param_p
 PERSISTENCE_PER_HIDDEN = 10  # Hugging Face fills the threshold with 10 x hidden_size (integrations/deepspeed.py)
 # States an element, in fp32 but for those of EIGHT_BITS.
 MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1, "AdamW8bit": 2}
+_ADDED_AWAY = {"Lion": 1}  # of zeros, which nothing reads: DeepSpeedCPULion makes exp_avg_sq (ops/lion/cpu_lion.py)
 EIGHT_BITS = "AdamW8bit"  # bitsandbytes' AdamW with states in 8 bits, which the program makes
 PIPELINED = 3  # groups in RAM at once: the one being updated, the one read ahead, the one written behind
 SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once; DeepSpeed's default of sub_group_size
@@ -71,7 +72,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
     overlap = pinned.get("overlap_comm")
     swapped = pinned.get("offload_optimizer")
     asked = swapped.get("buffer_count") if isinstance(swapped, dict) else None
-    states = 2 + MOMENTS[job.training.optimizer]  # weight, gradient and moments of one group
+    states = 2 + moments_away(job.training.optimizer)  # weight, gradient and moments of one group
     return Buffers(
         reduce_bucket=size("reduce_bucket_size", bucket),
         prefetch=size("prefetch_bucket_size", prefetch),
@@ -107,6 +108,11 @@ def _sizes(model: Model, memory: int, for_latency: int, tp: int) -> tuple[int, i
     persistence = max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * model.hidden_size)
     live = max(min(DEFAULT_LIVE, int(memory * LIVE_MEMORY_SHARE) // SIXTEEN_BIT), block + prefetch)
     return nice(bucket), nice(prefetch), nice(persistence), nice(live)
+
+
+def moments_away(optimizer: str) -> int:
+    """States an element of an optimizer that steps on the CPU."""
+    return MOMENTS[optimizer] + _ADDED_AWAY.get(optimizer, 0)
 
 
 def _reuse(pinned: dict[str, Any]) -> bool:

@@ -378,6 +378,18 @@ def test_lamb_keeps_two_moments_of_every_weight():
     assert phase(found, "step")["gpu"]["end_parts"]["optimizer states"] == 8 * (LINEAR + UNQUANTIZED)
 
 
+def test_lion_keeps_a_moment_on_the_gpu_and_two_on_the_cpu():
+    """DeepSpeedCPULion makes a second one of zeros, which nothing reads; memory.states counts it."""
+    lion = {"optimizer": {"type": "Lion", "params": {"lr": 1e-3}}}
+    away = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
+    near, far = simulate(2, config=lion), simulate(2, config={**lion, **away})
+
+    assert (near["engine"]["optimizer"], far["engine"]["optimizer"]) == ("FusedLion", "DeepSpeedCPULion")
+    one = phase(near, "step")["gpu"]["end_parts"]["optimizer states"]
+    assert one == 4 * (LINEAR + UNQUANTIZED)
+    assert phase(far, "step")["host"]["end_parts"]["optimizer states"] == 2 * one
+
+
 def moved(found: dict[str, Any], name: str, kind: str) -> dict[int, int]:
     """Bytes of a rank's collectives of a kind in a phase, by the number of ranks that take part."""
     assert "error" not in found, found["error"]

@@ -87,6 +87,18 @@ def test_nvme_holds_what_the_host_does_not(make_job):
     assert found.nvme["weights"] == pytest.approx(2 * count, rel=1e-4)
 
 
+@pytest.mark.parametrize("place", ["cpu", "nvme"])
+def test_lion_takes_as_much_of_the_host_as_adam(make_job, place):
+    """DeepSpeedCPULion has a second moment too, of zeros; on the GPU FusedLion has one."""
+    lion, adam = (make_job(training={"optimizer": name}) for name in ("Lion", "AdamW"))
+
+    hosts = [parts(job, strategy(3, offload_optimizer=place), BUFFERS, 1).host for job in (lion, adam)]
+    gpus = [highest(job, strategy(3), "step")["optimizer states"] for job in (lion, adam)]
+
+    assert hosts[0] == hosts[1]
+    assert 2 * gpus[0] == gpus[1]
+
+
 def test_tensor_parallelism_shards_blocks_and_head(make_job):
     job = make_job()
     whole = highest(job, strategy(1), "backward")["weights"]
