@@ -17,13 +17,11 @@ from dsgen.planning.assumptions import kernel_of, needed, own_optimizer
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.units import gib
-from dsgen.strategies.buffers import EIGHT_BITS
+from dsgen.strategies.buffers import EIGHT_BITS, MOMENTS, moments_away
 
 __all__ = ["Need", "needs"]
 
 _WEIGHT, _FP32 = 2, 4  # bytes of an element in 16 bits and in fp32
-# Bytes of a trained element in a checkpoint beside its weight: the fp32 master weight, and the optimizer's moments.
-_STATES = {"AdamW": 12, "Adam": 12, "Lion": 8, "Adagrad": 8, "Muon": 8, "SGD": 4, EIGHT_BITS: 6}
 # Programs that load by no tag, and so what latest_universal names (engine.load_checkpoint); Accelerate and Lightning
 # give the tag of what they saved.
 _LOADS_UNIVERSAL = ("deepspeed", *ON_TRAINER)
@@ -173,7 +171,9 @@ def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]
         )
     apart = "one rank alone waits for the others for ever"
     if job.training.method == "full":
-        size = gib(total * (_WEIGHT + _STATES[job.training.optimizer]))
+        away, optimizer = chosen.offload_optimizer != "none", job.training.optimizer
+        states = (moments_away(optimizer) if away else MOMENTS[optimizer]) * (1 if optimizer == EIGHT_BITS else _FP32)
+        size = gib(total * (_WEIGHT + _FP32 + states))  # the 16-bit weight, the master one, and the moments
         told["save"] = (f"checkpoints of {size} GiB, saved by every rank", apart)
         one = made.get(TO_FP32)
         ram, disk = (one.ram_bytes, one.one_bytes) if one else (total * _FP32, total * _FP32)
