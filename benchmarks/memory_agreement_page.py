@@ -242,9 +242,10 @@ def page(
         "",
         "## Save and resume",
         "",
-        "One scenario of every model profile saves behind its last step as the Trainer does, the weights in 16 bits",
-        "and the checkpoint, and another engine goes on from it: the GPU's peak in both. AutoTP is not among",
-        f"them: of its other ranks the simulation has no files. {CHECKPOINTS_DEPTH} blocks of each model.",
+        "One scenario of every model profile, and ten at stage 3 (one rank alone, parameters elsewhere, adapters of",
+        "experts), save behind their last step as the Trainer does, the weights in 16 bits and the checkpoint, and",
+        "another engine goes on from it: the GPU's peak in both. AutoTP is not among them: of its other ranks the",
+        f"simulation has no files. {CHECKPOINTS_DEPTH} blocks of each model.",
         "",
         f"{len(between)} phases: {_close(between)} within {CLOSE_PEAK:.1%}, median "
         f"{statistics.median(abs(one.error) for one in between):.2%}, largest {abs(between[-1].error):.2%}.",

@@ -51,7 +51,9 @@ def saving(job: Job, strategy: Strategy) -> PhaseMemory:
         copies = max(job.gpus_per_node * (held.weights + held.size * tied_elements(job.model)), through)
     gpu = _resident(strategy, held)
     if strategy.stage == _WHOLE:  # tensors that are always there are let go of, and come back when all is saved
-        gpu["gathered parameters"] = max(_gathering(job, strategy, held.size, wide), _persistent(held, wide))
+        whole = _gathering(job, strategy, held.size, wide)
+        whole += _sent(strategy, held, whole)
+        gpu["gathered parameters"] = max(whole, _persistent(held, wide))
     there = between_steps(job, strategy).phases["training"]
     return _phase("save", gpu, there, {COPIES: copies})
 
@@ -74,9 +76,30 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     gpu = _resident(strategy, held)
     if strategy.stage == 0 and held.master:
         gpu[MOMENTS] += held.moments
-    if strategy.stage == _WHOLE:  # what is always there comes in one piece, of which each tensor is a copy
-        gpu["gathered parameters"] = 2 * _persistent(held, wide_adapters(job.training))
+    if strategy.stage == _WHOLE:
+        gpu["gathered parameters"] = _back(job, strategy, held)
     return _phase("resume", gpu, there, {CHECKPOINT: read})
+
+
+def _back(job: Job, strategy: Strategy, held: States) -> int:
+    """What is always there, when stage 3 has read its shares: it comes in one piece, of which each tensor is a copy.
+
+    One rank alone gathers nothing. Its tensors are its shares, and all that are trained are new ones.
+    """
+    wide = wide_adapters(job.training)
+    there = _persistent(held, wide)
+    if held.among > 1:
+        return 2 * there + _sent(strategy, held, there)
+    if strategy.offload_param != "none":
+        return there + _sent(strategy, held, there)
+    full = job.training.method == "full"
+    frozen = 0 if full else held.size * (held.numbers.persistent - held.numbers.persistent_adapters)
+    return (FP32 if wide else held.size) * held.tensors.elements + frozen
+
+
+def _sent(strategy: Strategy, held: States, whole: int) -> int:
+    """Bytes of a rank's share of what is gathered, where it must first come from elsewhere."""
+    return 0 if strategy.offload_param == "none" else -(-whole // held.among)
 
 
 def between_steps(job: Job, strategy: Strategy) -> Host:
@@ -103,11 +126,16 @@ def _resident(strategy: Strategy, held: States) -> dict[str, int]:
 
 
 def _gathering(job: Job, strategy: Strategy, size: int, wide: bool) -> int:
-    """Bytes of the module whose tensors, trained and frozen, take most when they are whole."""
+    """Bytes of the module whose tensors take most when they are whole; an adapter's matrices are modules each."""
     training = job.training
     adapted = training.method, training.lora_rank, training.lora_targets
     parts = modules(job.model, *adapted, strategy.tp, training.lora_train_embeddings).parts
-    return size * max(sum(item.extent(wide) for item in one.tensors) for _, row in parts for one in row)
+    full = training.method == "full"
+    most = 0
+    for one in (one for _, row in parts for one in row):
+        most = max(most, sum(item.extent(wide) for item in one.tensors if full or item.frozen))
+        most = max(most, *(item.extent(wide) for item in one.tensors), 0)
+    return size * most
 
 
 def _persistent(held: States, wide: bool) -> int:

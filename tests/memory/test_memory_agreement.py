@@ -473,29 +473,16 @@ def test_the_page_shows_every_scenario(benchmark, compared, dropping, heads, muo
     assert all(item.case.name in text for item in (*compared, *dropping, *heads, *muon, *narrow, *with_embeddings))
 
 
-# Saves and resumes of adapters at stage 3 whose gathered parameters differ: share of the peak, signed. Not explained.
-BETWEEN_APART = {
-    ("gemma-2-27b c1", "resume"): -0.0018,
-    ("gpt-oss-20b c1", "save"): -0.0025,
-    ("3b c1", "resume"): 0.0028,
-    ("qwen3-30b-a3b c1", "save"): 0.022,
-    ("qwen3-4b c1", "save"): -0.053,
-}
-
-
 def test_a_save_and_a_resume_take_what_is_simulated(benchmark):
-    """One of every model profile: within 0.1 % but for the five that are named."""
+    """One of every model profile, and of each cause at stage 3: all within 0.1 %."""
     record = benchmark.read(benchmark.CHECKPOINTS)
     found = benchmark.compare_checkpoints(record)
-    apart = {(one.case.name, one.name): one.error for one in found if abs(one.error) > 0.001}
 
     assert not [row for row in record["cases"] if "error" in row["simulated"]]
-    assert len(found) == 2 * len(record["cases"]) >= 160
+    assert len(found) == 2 * len(record["cases"]) >= 182
     assert {one.case.config["zero_optimization"]["stage"] for one in found} == {0, 1, 2, 3}
     assert {one.case.options["method"] for one in found} == {"full", "lora", "qlora"}
-    assert set(apart) == set(BETWEEN_APART)
-    for name, error in apart.items():
-        assert abs(error) <= abs(BETWEEN_APART[name])
+    assert [(one.case.name, one.name, one.error) for one in found if abs(one.error) > 0.001] == []
 
 
 def test_every_scenario_of_saves_is_that_of_the_script(benchmark):
