@@ -33,6 +33,9 @@ LINEAR = 7 * BLOCKS  # layers
 TRAINED = EMBEDDING + BLOCKS * (4 * WIDTH * WIDTH + 3 * WIDTH * 2 * WIDTH + 2 * WIDTH) + WIDTH  # with a tied head
 # Of the measured peaks: what a process takes beside tensors changes by some MiB from run to run.
 SLACK_BYTES = 32 * MIB
+# A tensor of a real model is larger than the 32 MiB above which glibc's malloc always maps and gives back; below, it
+# keeps what was freed in a heap whose holes change from run to run (mallopt(3), M_MMAP_THRESHOLD).
+MAPPED_BYTES = MIB
 FILE_BYTES = 2048  # what torch.save writes beside a tensor, at most
 SECONDS = 0.01  # between two looks
 
@@ -264,6 +267,7 @@ def size(folder: Path) -> int:
 def peaks(words: list[str], output: Path, log: Path) -> tuple[dict[int, int], int]:
     """The most RAM that a command takes in each phase that it prints, from 0; and the most disk."""
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    environment["MALLOC_MMAP_THRESHOLD_"] = str(MAPPED_BYTES)
     ram: dict[int, int] = {}
     disk = 0
     with (
