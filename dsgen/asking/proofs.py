@@ -329,10 +329,10 @@ def _named(question: ToProve, proof: Proof) -> Proof:
     if not (unbuilt or crashed) and (proof.outcome != FAILED or not proof.is_verdict):
         return proof
     said = foresight(question.given, proof)
-    if crashed and said.causes and not said.lacking:  # lint knows that this config ends so
-        return attrs.evolve(proof, is_verdict=True, todo=None, foreseen=said.causes, also=said.also)
-    if crashed:
-        return proof
+    if crashed:  # a verdict only where lint knows that this config ends so
+        known = bool(said.causes) and not said.lacking
+        verdict = attrs.evolve(proof, is_verdict=True, todo=None, foreseen=said.causes, also=said.also)
+        return verdict if known else proof
     if unbuilt:
         return attrs.evolve(proof, foreseen=said.causes or None, also=said.also)
     if said.lacking:

@@ -130,12 +130,11 @@ def _gathering(job: Job, strategy: Strategy, size: int, wide: bool) -> int:
     training = job.training
     adapted = training.method, training.lora_rank, training.lora_targets
     parts = modules(job.model, *adapted, strategy.tp, training.lora_train_embeddings).parts
-    full = training.method == "full"
-    most = 0
+    full, sizes = training.method == "full", [0]
     for one in (one for _, row in parts for one in row):
-        most = max(most, sum(item.extent(wide) for item in one.tensors if full or item.frozen))
-        most = max(most, *(item.extent(wide) for item in one.tensors), 0)
-    return size * most
+        sizes.append(sum(item.extent(wide) for item in one.tensors if full or item.frozen))
+        sizes += [item.extent(wide) for item in one.tensors if not item.frozen]
+    return size * max(sizes)
 
 
 def _persistent(held: States, wide: bool) -> int:

@@ -45,7 +45,8 @@ def _wrong(name: str, value: int) -> str:
     if value <= 0:
         return "the process is aborted; it must be at least 1"
     if name == "queue_depth" and value > _MOST_REQUESTS:
-        return f"Linux grants {_MOST_REQUESTS} requests (fs.aio-max-nr): the process is aborted"
+        must = f"it must be far below, such as {_USUAL[name]}"
+        return f"Linux grants {_MOST_REQUESTS} requests to all together (fs.aio-max-nr): the process is aborted; {must}"
     return ""
 
 
