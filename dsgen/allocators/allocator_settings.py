@@ -9,7 +9,7 @@ __all__ = ["NAMES", "AllocatorSettings", "parse"]
 
 MIB = 2**20
 NAMES = ("expandable_segments", "garbage_collection_threshold", "max_split_size_mb", "roundup_power2_divisions")
-_LEAST_SPLIT_MIB = 20  # max_split_size_mb must lie above large_segment_size, 20 MiB (parseMaxSplitSize)
+_LEAST_SPLIT_MIB = 20  # max_split_size_mb is at least large_segment_size, 20 MiB (parseMaxSplitSize)
 
 
 class AllocatorSettings:
@@ -47,7 +47,7 @@ def parse(text: str) -> AllocatorSettings:
         name, _, value = (part.strip() for part in item.partition(":"))
         if name == "expandable_segments" and value in ("True", "False"):
             settings.expandable = value == "True"
-        elif name == "max_split_size_mb" and value.isdigit() and int(value) > _LEAST_SPLIT_MIB:
+        elif name == "max_split_size_mb" and value.isdigit() and int(value) >= _LEAST_SPLIT_MIB:
             settings.max_split_bytes = int(value) * MIB
         elif name == "garbage_collection_threshold" and _is_share(value):
             settings.garbage_threshold = float(value)
@@ -56,7 +56,7 @@ def parse(text: str) -> AllocatorSettings:
         else:
             raise ValueError(
                 f"{item!r} is no setting of CUDA's allocator that a simulation follows; it follows "
-                "expandable_segments:True or False, max_split_size_mb above 20, garbage_collection_threshold between 0 "
+                "expandable_segments:True or False, max_split_size_mb from 20, garbage_collection_threshold between 0 "
                 "and 1, and roundup_power2_divisions with one power of two"
             )
     return settings

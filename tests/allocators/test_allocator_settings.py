@@ -26,7 +26,7 @@ def test_a_value_is_read_as_pytorch_reads_it():
 @pytest.mark.parametrize(
     "text",
     [
-        "max_split_size_mb:20",  # must lie above a segment of 20 MiB
+        "max_split_size_mb:19",  # must not lie below a segment of 20 MiB
         "max_split_size_mb:many",
         "garbage_collection_threshold:1",
         "garbage_collection_threshold:most",
@@ -40,6 +40,11 @@ def test_a_value_is_read_as_pytorch_reads_it():
 def test_what_pytorch_refuses_or_a_simulation_does_not_follow_is_refused(text):
     with pytest.raises(ValueError, match="is no setting of CUDA's allocator that a simulation follows"):
         parse(text)
+
+
+def test_the_least_max_split_size_is_that_of_a_segment():
+    """torch 2.13 takes 20, and vLLM sets it while it loads a model."""
+    assert parse("max_split_size_mb:20").max_split_bytes == 20 * MIB
 
 
 def allocator(text: str, capacity: int | None = None) -> Allocator:
