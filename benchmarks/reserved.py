@@ -4,7 +4,8 @@
     python benchmarks/reserved.py               print the summary of what is recorded
 
 The scenarios are a draw of each group of benchmarks/memory_agreement.py. reserved.json holds what the replay of the
-allocator said of each; docs/reserved.md is made of it. Needs dsgen[simulate] for --update.
+allocator said of each; docs/reserved.md is made of it, and of snapshots.json (benchmarks/snapshots.py). Needs
+dsgen[simulate] for --update.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def main() -> None:
     from reserved_fit import instant, known  # benchmarks/; it draws the same scenarios
 
     if options.update:
-        PAGE.write_text(page(record, instant(), known()), encoding="utf-8", newline="\n")
+        held = json.loads(RECORD.with_name("snapshots.json").read_text("utf-8"))
+        PAGE.write_text(page(record, instant(), known(), held), encoding="utf-8", newline="\n")
     print("\n".join(summary(record)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,9 +26,9 @@ Told = Mapping[str, tuple[ReservedBytes, ReservedBytes]]
 _HEAD = """# What torch's allocator reserves
 
 `dsgen simulate` replays every request of a run in its order through the rules of torch's caching allocator (a port of
-PyTorch 2.13's CUDACachingAllocator.cpp, tests by cause in tests/engine), and its last step over and over until nothing
-more is reserved. `python benchmarks/reserved.py --update` simulates {count} scenarios, {each} of each group of
-[memory-agreement.md](memory-agreement.md), and writes this page.
+PyTorch 2.13's CUDACachingAllocator.cpp, held [against the real one](#beside-the-real-allocator)), and its last step
+over and over until nothing more is reserved. `python benchmarks/reserved.py --update` simulates {count} scenarios,
+{each} of each group of [memory-agreement.md](memory-agreement.md), and writes this page.
 
 - **reserved**: what `torch.cuda.max_memory_reserved` would say on a card that never runs out.
 - **least**: the least memory that a card must give torch for the run to go through, where the allocator has given back
@@ -80,6 +81,37 @@ segments, which `dsgen launch` sets; a config of one's own (`--config`) is judge
   cuBLAS's workspaces, on both sides. In `simulate` and `memory` they lie among the tensors, where each thread's first
   product puts them; what that changes was measured ([gpu.md](gpu.md)).
 - `torch.compile`, CUDA graphs and their pools.
+
+## Beside the real allocator
+
+Others published memory snapshots of training and inference on their GPUs, with the history of what was asked of
+torch's allocator. `benchmarks/snapshots.py` plays {played} of them into the port: every request must lie at the address
+where torch put it, as much must be reserved after it, an emptied cache must keep as much, and as much must be allocated
+at the end. In {alike} all of it is so: {events:,} events, {requests:,} of them requests. The other {untold} are not
+compared. A snapshot has its last state and the history that led there, and theirs leave open how large a block was
+before the first event.
+
+| snapshots | torch | settings | alike | events | requests | segments taken | given back | reserved, GiB |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+{snapshots}
+
+`torch` is the release in the repository's lock file. Each history is of one stream.
+tests/allocators/test_published_allocations.py plays four of them whole (benchmarks/data/allocations.json), and shorter
+facts, all of which the port meets:
+
+- Expandable segments with `max_split_size_mb`: what is reserved grows from 220 to 14,060 MiB in 100 cycles, and the
+  card is full in cycle 115 ([pytorch#193400](https://github.com/pytorch/pytorch/pull/193400),
+  [ROCm#6603](https://github.com/ROCm/ROCm/issues/6603)).
+- Buffers on new streams at every call: 2 to 16 GiB in eight calls, 32 GiB at most
+  ([vllm#52950](https://github.com/vllm-project/vllm/issues/52950)).
+- What torch's own tests assert on GPUs: rounding to parts of a power of two, a share of the card, a request that goes
+  through once another is freed. The first requests of a ResNet, in a post on memory traces.
+- `max_split_size_mb:20` ([vllm#41268](https://github.com/vllm-project/vllm/pull/41268)). The port refused it before.
+
+Nothing published was there to hold `garbage_collection_threshold` against, nor memory that another stream still uses.
+Left out are traces of torch's profiler, which do not tell what was there before them, numbers of 2018, when requests
+were rounded otherwise, programs whose arguments are not told, and snapshots of other allocators: of a fork of torch
+with segments of 4 MiB (fjc-oai/pbag), of a device that rounds otherwise (codeasier/MemSnapDump).
 
 ## When the cache is emptied
 
@@ -163,17 +195,18 @@ def _varied(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"{len(rows)} scenarios with shorter steps between two of the longest: {', '.join(said)}"
 
 
-def page(record: Mapping[str, Any], instant: Told, replayed: Collection[str]) -> str:
+def page(record: Mapping[str, Any], instant: Told, replayed: Collection[str], snapshots: Sequence[Row]) -> str:
     """The page.
 
     Args:
         record: The replays of the simulated engine.
         instant: Scenario -> what the instant model says is reserved, by default and with expandable segments.
         replayed: The scenarios whose requests it knows, and replays too.
+        snapshots: What came of the snapshots that benchmarks/snapshots.py played.
     """
     rows = record["cases"]
     each = max(sum(row["group"] == one["group"] for row in rows) for one in rows)
-    return "".join(_parts(record, rows, each, instant, replayed))
+    return "".join(_parts(record, rows, each, instant, replayed, snapshots))
 
 
 def _parts(
@@ -182,6 +215,7 @@ def _parts(
     each: int,
     instant: Told,
     replayed: Collection[str],
+    snapshots: Sequence[Row],
 ) -> Iterator[str]:
     yield _HEAD.format(count=len(rows), each=each)
     yield "".join(f"- {line}\n" for line in summary(record))
@@ -202,6 +236,7 @@ def _parts(
         high_default=HIGH_DEFAULT,
         enough_expandable=sum(ratio(row, "expandable_least_bytes") <= HIGH for row in rows),
         enough_default=sum(ratio(row, "least_bytes") <= HIGH_DEFAULT for row in rows),
+        **_held(snapshots),
     )
     for row in sorted(rows, key=lambda row: -ratio(row, "reserved_peak_bytes")):
         ours = [one.bytes / row["allocated_peak_bytes"] for one in instant[row["name"]]]
@@ -209,6 +244,36 @@ def _parts(
         numbers = " | ".join(f"{one:.2f}" for one in (told[0], ours[0], told[1], told[2], ours[1], told[3]))
         size = gib(row["allocated_peak_bytes"])
         yield f"| {row['name']} | {row['stage']} | {row['offload']} | {row['method']} | {size} | {numbers} |\n"
+
+
+def _held(snapshots: Sequence[Row]) -> dict[str, Any]:
+    """What came of the snapshots that were played, in words of _NOTES."""
+    compared = [row for row in snapshots if row["differences"] is not None]
+    alike = [row for row in compared if not row["differences"]]
+    lines = []
+    for repository, of_it in itertools.groupby(snapshots, key=_repository):
+        rows = list(of_it)
+        told = [row for row in rows if row["differences"] == 0]
+        numbers = (f"{sum(row[name] for row in told):,}" for name in ("events", "requests", "opened", "released"))
+        sizes = [gib(size(row["reserved"] for row in told)) for size in (min, max)]
+        said = " to ".join(dict.fromkeys(sizes))
+        release = rows[0]["torch"] or "not told"
+        count = f"{len(told)} of {len(rows)}"
+        settings = f"`{rows[0]['settings']}`" if rows[0]["settings"] else "default"
+        link = f"[{repository}](https://github.com/{repository})"
+        lines.append(f"| {link} | {release} | {settings} | {count} | {' | '.join(numbers)} | {said} |")
+    return {
+        "played": len(snapshots),
+        "alike": len(alike),
+        "untold": len(snapshots) - len(compared),
+        "events": sum(row["events"] for row in alike),
+        "requests": sum(row["requests"] for row in alike),
+        "snapshots": "\n".join(lines),
+    }
+
+
+def _repository(row: Row) -> str:
+    return "/".join(row["source"].split("/")[3:5])
 
 
 def _said(rows: Sequence[Row], instant: Told, replayed: Collection[str]) -> Iterator[str]:

@@ -21,7 +21,19 @@ from transcribe_kernels import RAW as KERNEL_RECORDS  # benchmarks/, beside this
 from transcribe_kernels import rows
 from transcribe_published import transcribed
 
-__all__ = ["CHECKSUMS", "DATA", "KERNELS", "KEYS", "LATER", "PROBES", "PROGRAMS", "PUBLISHED", "checksums", "files"]
+__all__ = [
+    "ALLOCATIONS",
+    "CHECKSUMS",
+    "DATA",
+    "KERNELS",
+    "KEYS",
+    "LATER",
+    "PROBES",
+    "PROGRAMS",
+    "PUBLISHED",
+    "checksums",
+    "files",
+]
 
 DATA = Path(__file__).resolve().parent / "data"
 CHECKSUMS = "SHA256SUMS"
@@ -29,6 +41,7 @@ PROBES, KEYS, KERNELS = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.j
 PUBLISHED, LATER = "published.json", "published_2.json"
 RELEASES = "deepspeed-releases.json"  # what six releases said of each public config: nothing raw lies behind it
 PROGRAMS = "program-verdicts.json"  # what four programs did with each; the same
+ALLOCATIONS = "allocations.json"  # histories of torch's allocator, of snapshots: benchmarks/snapshots.py writes it
 # Name here -> where the raw records lie.
 RAW = {
     PROBES: "reference/deepspeed-0.19.8/probes.json",
@@ -53,7 +66,7 @@ def files(folder: Path) -> dict[str, str]:
         **{name: _lines(map(transcribed, raw[name]["records"])) for name in (PUBLISHED, LATER)},
         KERNELS: _lines(rows({name: raw[name]["records"] for name in KERNEL_RECORDS})),
     }
-    kept = {name: (DATA / name).read_text(encoding="utf-8") for name in (RELEASES, PROGRAMS)}
+    kept = {name: (DATA / name).read_text(encoding="utf-8") for name in (RELEASES, PROGRAMS, ALLOCATIONS)}
     return {**made, CHECKSUMS: checksums({**made, **kept})}
 
 

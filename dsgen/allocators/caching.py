@@ -113,6 +113,10 @@ class Allocator:
     Args:
         capacity_bytes: What the GPU can give; None for as much as is asked.
         settings: As the process set them; None for PyTorch's defaults.
+
+    Attributes:
+        next_address: Where the next segment will lie, as the driver chooses. Of free blocks of one size the one at the
+            lowest address is taken.
     """
 
     def __init__(self, capacity_bytes: int | None = None, settings: AllocatorSettings | None = None) -> None:
@@ -121,7 +125,7 @@ class Allocator:
         self.out_of_memory = False
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._used: dict[int, Block] = {}
-        self._next_address = 0
+        self.next_address = 0
 
     def allocate(self, handle: int, size: int, stream: int = 0) -> None:
         """Serve a request of `size` bytes; nothing is taken for an empty tensor."""
@@ -246,8 +250,8 @@ class Allocator:
             self.out_of_memory = self.out_of_memory or self._lacks(size)
         self.reserved += size
         self.reserved_peak = max(self.reserved_peak, self.reserved)
-        block = Block(pool, self._next_address, size)
-        self._next_address += size
+        block = Block(pool, self.next_address, size)
+        self.next_address += size
         return block
 
     def _lacks(self, size: int) -> bool:

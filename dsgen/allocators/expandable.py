@@ -93,8 +93,8 @@ class Expandable(Allocator):
                 return first
         page = SMALL_PAGE if pool.small else LARGE_PAGE
         most = ADDRESSES if self.capacity is None else max(self.capacity * MOST[0] // MOST[1], rounded)
-        self._next_address += ADDRESSES // page * page
-        start = -(-self._next_address // page) * page
+        self.next_address += ADDRESSES // page * page
+        start = -(-self.next_address // page) * page
         block = Block(pool, start, min(-(-most // page) * page, ADDRESSES // page * page), mapped=False)
         bisect.insort(pool.unmapped, block, key=_address)
         return block

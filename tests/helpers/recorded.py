@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "kernel_rows", "key_facts", "probes", "published", "published_later"]
+__all__ = ["DATA", "allocations", "kernel_rows", "key_facts", "probes", "published", "published_later"]
 
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
 
@@ -34,6 +34,11 @@ def published_later() -> list[dict[str, Any]]:
 def kernel_rows() -> list[dict[str, Any]]:
     """The 1,741 kernels, collectives, copies and host operations that others measured."""
     return _records("kernels.json")
+
+
+def allocations() -> list[dict[str, Any]]:
+    """Four histories of torch's allocator on GPUs, as memory snapshots have them."""
+    return _records("allocations.json")
 
 
 def _records(name: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from recorded import DATA, kernel_rows, key_facts, probes, published, published_later
+from recorded import DATA, allocations, kernel_rows, key_facts, probes, published, published_later
 
 SUMS = dict(reversed(line.split("  ")) for line in (DATA / "SHA256SUMS").read_text(encoding="utf-8").splitlines())
 
@@ -24,7 +24,9 @@ def test_the_readme_describes_each_file_and_every_field_of_it() -> None:
     text = (DATA / "README.md").read_text(encoding="utf-8")
     runs = [*published(), *published_later()]
     parts = [run[part] for run in runs for part in ("config", "measured")]
-    fields = {field for record in (*probes(), *key_facts(), *runs, *parts, *kernel_rows()) for field in record}
+    fields = {
+        field for record in (*probes(), *key_facts(), *runs, *parts, *kernel_rows(), *allocations()) for field in record
+    }
 
     assert [name for name in SUMS if f"## {name}\n" not in text] == []
     assert [field for field in fields if f"`{field}`" not in text] == []

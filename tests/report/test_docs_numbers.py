@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -35,6 +36,18 @@ def test_the_scenarios_of_what_is_reserved_are_as_many_everywhere() -> None:
     constants = prose("dsgen/memory/estimates.py")
     assert only(r"With expandable segments (\d+) replayed scenarios", constants) == (count,)
     assert only(r"do not grow: (\d+) of these scenarios need no more", constants) == usual[:1]
+
+
+def test_the_snapshots_that_the_allocator_is_held_against_are_those_recorded() -> None:
+    record = json.loads((REPOSITORY / "benchmarks" / "snapshots.json").read_text("utf-8"))
+    alike = [row for row in record if row["differences"] == 0]
+    counts = f"{len(alike)}", f"{sum(row['events'] for row in alike):,}", f"{sum(row['requests'] for row in alike):,}"
+    page = prose("docs/reserved.md")
+
+    assert all(not row["differences"] for row in record)
+    assert only(r"plays (\d+) of them into the port", page) == (f"{len(record)}",)
+    assert only(r"In (\d+) all of it is so: ([\d,]+) events, ([\d,]+) of them requests", page) == counts
+    assert only(r"says what came of (\d+) of them", prose("benchmarks/data/README.md")) == (f"{len(record)}",)
 
 
 def test_the_errors_against_real_cards_are_those_of_the_page_of_published_runs() -> None:
