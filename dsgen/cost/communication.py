@@ -9,7 +9,8 @@ from typing import NamedTuple
 from dsgen.cost.micro_batches import node_rates
 from dsgen.jobs.job import Job
 from dsgen.kernels import collective_lines, contention
-from dsgen.memory.buckets import Buckets, filled_buckets, flat_chunks
+from dsgen.memory.buckets import flat_chunks
+from dsgen.memory.filled_buckets import Buckets, filled_buckets
 from dsgen.memory.gathers import Rows, gathers, persistent_tensors
 from dsgen.memory.numbers import count
 from dsgen.memory.runs import Run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 __all__ = ["Row", "finished", "loads"]
 
@@ -27,6 +27,8 @@ def finished(rows: Sequence[Row], busy: Sequence[float] = ()) -> float:
     free = [busy[number] if busy else 0.0 for number in kept]
     if len(machines) == 2:
         return _of_two(repeated, machines[0], machines[1], free[0], free[1])
+    if len(machines) == 3:
+        return _of_three(zip(repeated, *machines, strict=True), *free)
     for row, repeats in enumerate(repeated):
         if repeats == 1:
             end = 0.0
@@ -69,4 +71,23 @@ def _of_two(
         last += repeats * runs
         if through > last:
             last = through
+    return last
+
+
+def _of_three(rows: Iterable[tuple[int, float, float, float]], first: float, second: float, last: float) -> float:
+    """The same for three: where gradients leave behind a GPU."""
+    for repeats, launches, runs, leaves in rows:
+        more = repeats - 1
+        through, slower = launches + runs, launches if launches > runs else runs
+        end = last + repeats * leaves
+        behind = second + (runs + leaves) + more * (leaves if leaves > runs else runs)
+        if behind > end:
+            end = behind
+        behind = first + (through + leaves) + more * (leaves if leaves > slower else slower)
+        last = behind if behind > end else end
+        through += first + more * slower
+        first += repeats * launches
+        second += repeats * runs
+        if through > second:
+            second = through
     return last

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.kernels import Rates, traffic_seconds
-from dsgen.memory.buckets import Buckets
+from dsgen.memory.filled_buckets import Buckets
 from dsgen.memory.modules import modules
 from dsgen.memory.numbers import Numbers
 from dsgen.shapes.profiles import Model
@@ -73,6 +73,8 @@ class Handling(NamedTuple):
         emptied: What the host takes to send the gradients of full buckets to the CPU one by one, at stages 1 and 2: it
             asks for the norm of each, and the GPU does nothing else beside it.
         normed: Kernels for those norms, once in a step.
+        bucketed: Of `reduced`, what copies gradients into the bucket, on the stream of the backward, at stages 1 and 2.
+        taken: Of `reduced`, what takes a rank's own out of a bucket that has been reduced, at stages 1 and 2.
     """
 
     reduced: float
@@ -82,6 +84,8 @@ class Handling(NamedTuple):
     summed: float = 0.0
     emptied: float = 0.0
     normed: float = 0.0
+    bucketed: float = 0.0
+    taken: float = 0.0
 
 
 NO_HANDLING = Handling(0.0, 0.0)
@@ -103,7 +107,7 @@ def handling(
     """
     size, replicas = (4 if strategy.precision == "fp32" else 2), job.world // strategy.tp
     stage, trained, later = strategy.stage, numbers.trained, 1 - 1 / strategy.accumulation
-    small = trained - buckets.larger
+    small, kept = trained - buckets.larger, 0.0
     flattened = {0: small, GATHERS: trained * (1 - buckets.late_share)}.get(stage, buckets.flattened)
     mixed = FLATTENED * flattened
     if stage == 0:
@@ -127,7 +131,11 @@ def handling(
     if stage == GATHERS:  # beside backward, with the reductions
         reduced, normed = reduced + normed / strategy.accumulation, 0.0
     dispatched, kept_calls, emptied = _dispatched(job, strategy, rates, replicas)
-    return Handling(reduced, gathered, dispatched, kept_calls, summed, emptied, normed)
+    bucketed = taken = 0.0
+    if 0 < stage < GATHERS:
+        bucketed = traffic_seconds(rates, size * BUCKETED * small)
+        taken = traffic_seconds(rates, size * kept * trained / replicas)
+    return Handling(reduced, gathered, dispatched, kept_calls, summed, emptied, normed, bucketed, taken)
 
 
 def beyond(job: Job, host: float, moved: float) -> float:

@@ -8,11 +8,12 @@ from dsgen.cost.flow import Row, finished, loads
 from dsgen.cost.handling import GATHERS, Handling
 from dsgen.cost.micro_batches import Pass
 from dsgen.cost.offload import NO_OFFLOAD, Offload
+from dsgen.memory.filled_buckets import Buckets
 from dsgen.memory.numbers import Numbers
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["PartShares", "Queues", "shares_of", "waits_for_gpu", "with_sums"]
+__all__ = ["PartShares", "Queues", "hidden_copies", "shares_of", "waits_for_gpu", "with_sums"]
 
 FETCHES = 7  # of a block, each of a linear layer's weight; a Llama's
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
@@ -26,15 +27,19 @@ class PartShares(NamedTuple):
         gradients: Of all gradients: where embedding and head are one, theirs is whole when backward ends.
         reduced: Of all gradients, those that leave beside it.
         late: Of all gradients, those that leave when backward is over.
+        bucket: Of all gradients, what a bucket holds before it is reduced; nothing where each part is reduced at once.
     """
 
     gathers: tuple[float, ...]
     gradients: tuple[float, ...]
     reduced: tuple[float, ...]
     late: float
+    bucket: float = 0.0
 
 
-def shares_of(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool, late: float | None) -> PartShares:
+def shares_of(
+    run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool, late: float | None, bucket: int
+) -> PartShares:
     """What each part has; what is outside the blocks is half before them, half behind, and there when forward ends."""
     blocks = 0
     for one in run:
@@ -54,7 +59,7 @@ def shares_of(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: boo
         return PartShares(gathers, gradients, gradients, 0.0)
     early = (1.0 - late) / max(1.0 - ends["before"], each)
     reduced = tuple(0.0 if one.name == "before" else early * made for one, made in zip(run, gradients, strict=True))
-    return PartShares(gathers, gradients, reduced, late)
+    return PartShares(gathers, gradients, reduced, late, bucket / max(numbers.trained, 1))
 
 
 class Queues:
@@ -113,6 +118,34 @@ def with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pas
     return tuple(parts)
 
 
+def hidden_copies(order: Sequence[Pass], buckets: Buckets, seconds: float) -> float:
+    """Of the seconds in which a pass's gradients leave one GPU for the CPU, those beside kernels (stages 1 and 2).
+
+    The host waits for the copies of a bucket (stage_1_and_2.py, _wait_for_offload_copies). What it had launched before
+    runs beside them: the kernels between the last gradient of the bucket and the one that found no room in it, and the
+    second forward of a block whose first gradient that is. A bucket is emptied at any gradient, so that of a block's
+    backward it is a linear layer's share. Of several GPUs each waits in turn for the copies of others, and none is
+    hidden.
+
+    Args:
+        order: The parts, in the order in which they run.
+        buckets: Those of the pass.
+        seconds: What all of its gradients take.
+    """
+    blocks, forward, backward = 0, 0.0, 0.0
+    for one in order:
+        if one.name in OUTSIDE:
+            continue
+        if one.forward:
+            blocks, forward = blocks + one.repeats, forward + one.repeats * one.device
+        else:
+            backward += one.repeats * one.device
+    again = forward if any(one.again for one in order) else 0.0
+    copied, between = seconds / max(buckets.calls, 1), (backward - again) / FETCHES / max(blocks, 1)
+    within = max(buckets.calls - 1 - buckets.begun, 0)
+    return buckets.begun * min(copied, between + again / max(blocks, 1)) + within * min(copied, between)
+
+
 def waits_for_gpu(strategy: Strategy) -> bool:
     """Whether the host waits for the GPU where a pass's gradients have left (stage3.py and stage_1_and_2.py)."""
     leaves = strategy.buffers.overlap_comm or strategy.offload_optimizer != "none"
@@ -120,68 +153,122 @@ def waits_for_gpu(strategy: Strategy) -> bool:
 
 
 def _rows(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload, reduces: bool) -> list[Row]:
-    """Every part on the host, on the link before it is used, on the GPU, and on the network and the link behind it.
+    """Every part on the host, on the link before it is used, on the GPU, and on the network and the link behind it."""
+    own_work, passes = queues.own_work, queues.strategy.accumulation
+    later = 1.0 if reduces else (passes - 2) / max(passes - 1, 1)  # share of these passes that are not the first
+    summed = own_work.summed * later if passes > 1 else 0.0
+    if moved is NO_COLLECTIVES and away is NO_OFFLOAD:
+        return _rows_alone(queues, run, reduces, summed)
+    if queues.strategy.stage == GATHERS:
+        return _rows_gathered(queues, run, moved, away)
+    return _rows_reduced(queues, run, moved, reduces, summed)
 
-    Collectives of stage 3 and kernels take turns: a module waits for all gathers that were asked for before it, and no
-    more than two are on their way (partitioned_param_coordinator.py). That they hide nothing was concluded from 54 runs
-    of 175B to 2T parameters (DeepSpeed's blog on Azure); docs/speed.md has what it makes of other sources' runs.
+
+def _rows_gathered(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload) -> list[Row]:
+    """At stage 3, where collectives and kernels take turns.
+
+    A module waits for all gathers that were asked for before it, and no more than two are on their way
+    (partitioned_param_coordinator.py). That they hide nothing was concluded from 54 runs of 175B to 2T parameters
+    (DeepSpeed's blog on Azure); docs/speed.md has what it makes of other sources' runs.
 
     Where they are on the stream of the kernels (no overlap_comm), the host waits in every fetch for the one before the
     last: beside a gather it comes as far as the next layer, of which a pass that goes forward again fetches each twice,
     and beside a reduction as far as the next gather. Kernels wait for what it then has left.
     """
-    strategy, shares, own_work, issue = queues.strategy, queues.shares, queues.own_work, queues.issue
-    beside, passes = strategy.buffers.overlap_comm, strategy.accumulation
-    apart = beside and 0 < strategy.stage < GATHERS  # reductions have a stream of their own
-    later = 1.0 if reduces else (passes - 2) / max(passes - 1, 1)  # share of these passes that are not the first
-    summed = own_work.summed * later if passes > 1 else 0.0
-    copied = own_work.gathered / max(moved.gather + moved.again, 1e-9) if strategy.stage == GATHERS else 0.0
-    if moved is NO_COLLECTIVES and away is NO_OFFLOAD:
-        return _rows_alone(queues, run, reduces, apart, summed)
+    shares, own_work, issue = queues.shares, queues.own_work, queues.issue
+    beside = queues.strategy.buffers.overlap_comm
+    copied = own_work.gathered / max(moved.gather + moved.again, 1e-9)
     rows: list[Row] = []
     for one, share, made, leaves in zip(run, shares.gathers, shares.gradients, shares.reduced, strict=True):
         gather, fetches = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
-        left = made if reduces else 0.0
-        reduce = leaves * moved.reduce if reduces else 0.0
-        calls = share * fetches + left * moved.reduces
-        host = one.host + (left * own_work.dispatched if reduces else made * own_work.kept) + issue * calls
-        handled = (leaves if apart else made) * own_work.reduced if reduces else 0.0
-        device = one.device + handled + made * summed
+        reduce = leaves * moved.reduce
+        host = one.host + made * own_work.dispatched + issue * (share * fetches + made * moved.reduces)
+        device = one.device + made * own_work.reduced
         gathered = share * gather * (1.0 + copied)
         if gathered and not beside:
             hidden = min(gathered, host * min(1.0, share * fetches / (FETCHES * (1 + one.again))))
-            if left and share * fetches:
-                hidden += min(reduce, host * min(1.0, left * moved.reduces / (share * fetches)))
+            if made and share * fetches:
+                hidden += min(reduce, host * min(1.0, made * moved.reduces / (share * fetches)))
             device = max(device, host - hidden)
-        device, behind = device + gathered, 0.0
+        device += gathered + reduce
         fetched = share * (away.fetch if one.forward else away.fetch_again)
-        if strategy.stage == GATHERS:
-            device, behind = device + reduce, leaves * (away.gradients + own_work.reduced) if away.gradients else 0.0
-            if not beside:  # all on the stream of the kernels
-                device, fetched, behind = device + fetched + leaves * away.gradients, 0.0, 0.0
-        elif apart:
-            # A bucket is put together in front of its reduction, beside kernels, where each runs at half its speed.
-            device, behind = device + moved.slows * reduce, reduce + handled + min(handled, one.device)
-        else:
-            device += reduce
+        behind = leaves * (away.gradients + own_work.reduced) if away.gradients else 0.0
+        if not beside:  # all on the stream of the kernels
+            device, fetched, behind = device + fetched + leaves * away.gradients, 0.0, 0.0
         rows.append((one.repeats, (host, fetched, device, behind)))
     if shares.late:
-        reduce, gradients = shares.late * moved.reduce if reduces else 0.0, shares.late * away.gradients
-        if strategy.stage == GATHERS:
-            last = (reduce, gradients) if beside else (reduce + gradients, 0.0)
-        else:
-            last = 0.0, reduce + (shares.late * own_work.reduced if reduces else 0.0)
-        rows.append((1, (0.0, 0.0, *last)))
+        reduce, gradients = shares.late * moved.reduce, shares.late * away.gradients
+        rows.append((1, (0.0, 0.0, *((reduce, gradients) if beside else (reduce + gradients, 0.0)))))
     return rows
 
 
-def _rows_alone(queues: Queues, run: Sequence[Pass], reduces: bool, apart: bool, summed: float) -> list[Row]:
-    """The same where nothing is communicated or away, which is asked of every strategy."""
-    shares, own_work = queues.shares, queues.own_work
-    each, moved = (own_work.dispatched, own_work.reduced) if reduces else (own_work.kept, 0.0)
+def _rows_reduced(queues: Queues, run: Sequence[Pass], moved: Collectives, reduces: bool, summed: float) -> list[Row]:
+    """At stages 0 to 2, where what replicas exchange are gradients: from stage 1 on beside backward, with overlap_comm.
+
+    The first bucket leaves when it is full, at once, and nothing is reduced beside what fills it. What follows leaves
+    part by part: while a bucket is reduced the next one fills.
+    """
+    shares, own_work, issue = queues.shares, queues.own_work, queues.issue
+    apart = _apart(queues.strategy)
+    bucketed = own_work.bucketed if apart else 0.0
+    put_apart = own_work.reduced - bucketed
+    filling, early, waiting, rest, each = shares.bucket, 1.0 - shares.late, 0.0, 1.0, 0.0
     rows: list[Row] = []
     for one, made, leaves in zip(run, shares.gradients, shares.reduced, strict=True):
-        device, behind = one.products + one.attention + one.memory + one.waits, 0.0
+        repeats, host, device = one.repeats, one.host, one.products + one.attention + one.memory + one.waits
+        if not made:
+            rows.append((repeats, (host, 0.0, device, 0.0)))
+            continue
+        if not reduces:
+            rows.append((repeats, (host + made * own_work.kept, 0.0, device + made * summed, 0.0)))
+            continue
+        host += made * (own_work.dispatched + issue * moved.reduces)
+        if not apart:
+            device += made * (own_work.reduced + summed + moved.reduce)
+            rows.append((repeats, (host, 0.0, device, 0.0)))
+            continue
+        # A bucket is put together in front of its reduction, beside kernels, where each runs at half its speed.
+        handled, reduce = leaves * put_apart, leaves * moved.reduce
+        behind = reduce + handled
+        idle = min(leaves * own_work.taken, max(0.0, behind - device))  # taken out when backward waits
+        behind += min(handled - idle, device)
+        device += made * (summed + bucketed)
+        slowed = device + handled + moved.slows * reduce
+        if leaves and filling > 0.0:
+            whole, each = min(repeats, int(filling / made)), behind / leaves
+            if whole:
+                rows.append((whole, (host, 0.0, device, 0.0)))
+            filling, waiting, repeats = filling - whole * made, waiting + whole * leaves, repeats - whole
+            if repeats:  # it is full in the middle of this part
+                part, full = filling / made, min(shares.bucket, early)
+                waiting, after = waiting + part * leaves, 1.0 - part
+                rows.append((1, (part * host, 0.0, part * device, full * each)))
+                rest = max(0.0, early - full) / max(early - waiting, 1e-9)
+                rows.append((1, (after * host, 0.0, after * slowed, after * rest * behind)))
+                filling, repeats, each = 0.0, repeats - 1, 0.0
+        if repeats:
+            rows.append((repeats, (host, 0.0, slowed, rest * behind)))
+    if each:  # the first bucket never is full
+        rows.append((1, (0.0, 0.0, 0.0, early * each)))
+    if shares.late and reduces:
+        rows.append((1, (0.0, 0.0, 0.0, shares.late * (moved.reduce + put_apart))))
+    return rows
+
+
+def _apart(strategy: Strategy) -> bool:
+    """Whether reductions have a stream of their own, beside which backward goes on."""
+    return strategy.buffers.overlap_comm and 0 < strategy.stage < GATHERS
+
+
+def _rows_alone(queues: Queues, run: Sequence[Pass], reduces: bool, summed: float) -> list[Row]:
+    """The same where nothing is communicated or away, which is asked of every strategy."""
+    shares, own_work, apart = queues.shares, queues.own_work, _apart(queues.strategy)
+    each, moved = (own_work.dispatched, own_work.reduced) if reduces else (own_work.kept, 0.0)
+    bucketed = own_work.bucketed if apart and reduces else 0.0
+    moved -= bucketed
+    rows: list[Row] = []
+    for one, made, leaves in zip(run, shares.gradients, shares.reduced, strict=True):
+        device, behind = one.products + one.attention + one.memory + one.waits + made * bucketed, 0.0
         handled = (leaves if apart else made) * moved
         if apart:
             behind = handled + min(handled, device)

@@ -15,7 +15,7 @@ from dsgen.cost.handling import GATHERS, NO_HANDLING, beyond, handling
 from dsgen.cost.micro_batches import Pass, node_rates, numbers_of, passes
 from dsgen.cost.offload import NO_OFFLOAD, offload
 from dsgen.cost.optimizer_step import stepped
-from dsgen.cost.queued_passes import Queues, shares_of, with_sums
+from dsgen.cost.queued_passes import Queues, hidden_copies, shares_of, with_sums
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels.measured_facts import STANDS_IN
@@ -206,7 +206,8 @@ def _cost(asked: _Asked) -> StepCost:
         if strategy.stage == GATHERS and strategy.buffers.overlap_comm:
             own_work = own_work._replace(reduced=own_work.reduced * _beside_kernels(run.order, moved.again))
     apart = overlaps or (strategy.stage == GATHERS and away.gradients > 0)  # what comes last is behind everything
-    shares = shares_of(run.order, numbers, job.model, adapters, late if apart else None)
+    bucket = strategy.buffers.reduce_bucket
+    shares = shares_of(run.order, numbers, job.model, adapters, late if apart else None, bucket)
     repeats = strategy.accumulation
     queues = Queues(strategy, shares, own_work, node.collective_dispatch_seconds)
     handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
@@ -226,11 +227,14 @@ def _cost(asked: _Asked) -> StepCost:
         waited = max(0.0, nearby - work - exposed)
     else:
         exposed, waited = max(0.0, nearby - together), max(0.0, alone - work)
+        handled -= min(handled, max(0.0, work - alone))  # what is beside other kernels
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
     step = stepped(job, strategy, node, int(own), deepspeed=asked.deepspeed)
     idle = step.idle
     often = repeats if strategy.stage >= 2 else 1  # passes whose buckets leave
     taken = often * away.gradients if strategy.stage < GATHERS else 0.0
+    if taken and overlaps and job.world == strategy.tp:
+        taken -= often * hidden_copies(run.order, buckets, away.gradients)
     if own_work.emptied:
         idle += beyond(job, often * own_work.emptied, taken + own_work.normed)
     return StepCost(

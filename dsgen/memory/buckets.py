@@ -16,12 +16,10 @@ from dsgen.memory.trained import AFTER, BEFORE, Trained
 
 __all__ = [
     "FLAT_CHUNK",
-    "Buckets",
     "Flush",
     "Order",
     "Runs",
     "arrivals",
-    "filled_buckets",
     "flat_chunk",
     "flat_chunks",
     "flushes",
@@ -306,74 +304,6 @@ def worst(made: Iterable[Flush], beside: Callable[[Flush], int] | None = None) -
             kept.append(item)
             at.setdefault(place, []).append((item, there))
     return kept
-
-
-class Buckets(NamedTuple):
-    """How one backward fills the buckets of gradients from stage 1 on.
-
-    Attributes:
-        calls: Reductions.
-        late: Elements that are reduced when all blocks have had their backward.
-        larger: Elements of gradients larger than a bucket, which stay where they were made.
-        flattened: Elements of calls that reduce pieces of several ranks, which are put together for it.
-        elements: All of them.
-    """
-
-    calls: int
-    late: int
-    larger: int
-    flattened: int
-    elements: int
-
-    @property
-    def late_share(self) -> float:
-        """Of all gradients, those that are reduced when all blocks have had their backward."""
-        return self.late / max(self.elements, 1)
-
-
-@functools.lru_cache(maxsize=1024)
-def filled_buckets(trained: Trained, bucket: int, ranks: int = 0, runs: Runs = ()) -> Buckets:
-    """The buckets of one backward: a gradient that does not fit empties the bucket first.
-
-    Args:
-        trained: The trained tensors.
-        bucket: Elements of the bucket.
-        ranks: Ranks that the flat weights are cut among, at stages 1 and 2: a gradient larger than the bucket goes in
-            pieces, a rank's each, several in a call until they are more than a bucket (stage_1_and_2.py,
-            average_tensor and allreduce_no_retain).
-        runs: As for `arrivals`; without, the gradients of a block come in the order of the model, from behind.
-    """
-    filled = calls = done = larger = flattened = low = high = 0
-    early: int | None = None
-    cuts = cut(trained, max(ranks, 1))
-    split = cuts[-1].first
-
-    def flush() -> None:
-        nonlocal calls, done, filled, flattened
-        calls, done = calls + (filled > 0), done + filled
-        flattened += filled if low != high else 0
-        filled = 0
-
-    for index, _ in arrivals(trained, runs):
-        numel = trained.numels[index]
-        if trained.blocks[index] == BEFORE and early is None:
-            early = done
-        if filled + numel > bucket:
-            flush()
-        group = cuts[index >= split] if split else cuts[0]
-        end = trained.ends[index] - group.begin
-        larger += numel if numel > bucket else 0
-        if numel > bucket and ranks:
-            parts = pieces(end - numel, end, group.share, bucket)
-            calls, done = calls + len(parts), done + numel
-            flattened += sum(elements for elements, count in parts if count > 1)
-            continue
-        first, last = (end - numel) // group.share, (end - 1) // group.share
-        low, high = (min(low, first), max(high, last)) if filled else (first, last)
-        filled += numel
-    rest = trained.elements - (done if early is None else early)
-    flush()
-    return Buckets(calls, rest, larger, flattened, trained.elements)
 
 
 def flat_chunks(trained: Trained) -> int:

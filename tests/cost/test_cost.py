@@ -275,10 +275,11 @@ def test_passes_that_nothing_ends_follow_each_other_as_one_long_pass(seed):
 def offloaded(make_job):
     """The cost of a 7B on some GPUs with its optimizer on the CPU, at a stage and with so many passes a step."""
 
-    def spend(stage, gpus, passes):
-        wishes = {"micro_batch": 1, "accumulation": passes, "offload": "optimizer", "checkpointing": "full"}
+    def spend(stage, gpus, passes, overlap=False, **more):
+        wishes = {"micro_batch": 1, "accumulation": passes, "offload": "optimizer", "checkpointing": "full", **more}
         job = make_job("a100-80g", "7b", cluster={"gpus": gpus}, training={**wishes, "zero_stage": stage})
-        return cost(job, plan(job).chosen.strategy)
+        strategy = plan(job).chosen.strategy
+        return cost(job, attrs.evolve(strategy, buffers=strategy.buffers._replace(overlap_comm=overlap)))
 
     return spend
 
@@ -292,6 +293,17 @@ def test_gradients_leave_in_every_pass_at_stage_2_and_once_at_stage_1(offloaded,
 
     assert four - one == pytest.approx(more, rel=0.02)
     assert offloaded(1, gpus, 4).parts["offload"] == pytest.approx(one, rel=0.001)
+
+
+def test_kernels_launched_before_a_bucket_was_full_run_beside_its_copies(offloaded):
+    """The host waits for the copies of each bucket: no more is hidden than the kernels between two gradients take."""
+    hidden = {}
+    for checkpointing in ("none", "full"):
+        alone, beside = (offloaded(2, 1, 1, overlap, checkpointing=checkpointing) for overlap in (False, True))
+        hidden[checkpointing] = alone.parts["offload"] - beside.parts["offload"]
+        assert 0 < hidden[checkpointing] < beside.parts["matrix products"]
+
+    assert hidden["full"] > hidden["none"]  # a second forward is among them where a bucket ends with a block
 
 
 def test_many_small_gradients_that_leave_keep_the_host_busy(make_job):

@@ -14,12 +14,8 @@ import pytest
 import simulations
 
 ROOT = Path(__file__).parents[2]
-MEDIAN, SHARE_WITHIN, WORST = 0.01, 0.96, 0.16  # of the errors; the share of scenarios within 5 %; the largest error
+MEDIAN, SHARE_WITHIN, WORST = 0.01, 0.98, 0.16  # of the errors; the share of scenarios within 5 %; the largest error
 SAMPLE = 4  # scenarios that are simulated anew
-LARGEST = 0.10  # error above which a scenario stands here with what it comes from
-BEYOND = {
-    "gpt_bigcode tied 1": "copies from and to the CPU wait for the hooks that issue them, which is counted as beside",
-}
 
 
 @functools.cache
@@ -60,7 +56,9 @@ def test_the_instant_step_is_the_simulated_one_but_for_a_few_percent() -> None:
 
 
 def test_what_is_farther_off_is_known_by_name() -> None:
-    assert {row.case.name for row in rows() if abs(row.error) > LARGEST} == set(BEYOND)
+    module = benchmark()
+
+    assert {row.case.name for row in rows() if abs(row.error) > module.WITHIN} == set(module.BEYOND)
 
 
 def test_all_collectives_are_those_of_the_simulation() -> None:
@@ -70,8 +68,8 @@ def test_all_collectives_are_those_of_the_simulation() -> None:
 
 @pytest.mark.parametrize(
     ("part", "least"),
-    [("matrix products", 1.0), ("attention", 1.0), ("optimizer", 1.0), ("memory traffic", 0.96), ("offload", 0.98),
-     ("host", 0.96), ("communication", 0.94)],
+    [("matrix products", 1.0), ("attention", 1.0), ("optimizer", 1.0), ("memory traffic", 0.96), ("offload", 0.99),
+     ("host", 0.97), ("communication", 0.94)],
 )  # fmt: skip
 def test_each_part_is_within_a_twentieth_of_the_step(part: str, least: float) -> None:
     """In nearly all scenarios; kernels that share the GPU count as communication in a simulation, as traffic here."""

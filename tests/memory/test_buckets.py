@@ -14,7 +14,6 @@ from dsgen.memory.buckets import (
     _ends,
     _flushes,
     arrivals,
-    filled_buckets,
     flat_chunk,
     flushes,
     kept_from,
@@ -22,6 +21,7 @@ from dsgen.memory.buckets import (
 )
 from dsgen.memory.cuts import widest_of
 from dsgen.memory.events import Step
+from dsgen.memory.filled_buckets import filled_buckets
 from dsgen.memory.gathered import gathered
 from dsgen.memory.shares import flattened, partition_numel, scattered
 from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
@@ -100,6 +100,22 @@ def test_what_a_bucket_is_put_together_of(numels: tuple[int, ...], ranks: int, l
     made = filled_buckets(tensors(*numels, blocks=blocks), 100, ranks)
 
     assert (made.larger, made.flattened) == (larger, flattened)
+
+
+@pytest.mark.parametrize(
+    ("numels", "blocks", "bucket", "begun"),
+    [
+        ((60, 30, 60, 30, 60, 30), (0, 0, 1, 1, 2, 2), 100, 2),  # 30, 60 are a bucket: the next block's 30 empties it
+        ((50, 40, 40, 30, 50, 40), (0, 0, 0, 1, 1, 1), 100, 0),  # 40, 50; 30, 40; 40, 50: a block's second empties it
+        ((6000, 3000, 1, 6000, 3000, 1), (0, 0, 0, 1, 1, 1), 9500, 1),  # a norm that came before it changes nothing
+    ],
+)
+def test_calls_that_make_room_for_the_first_matrix_of_a_block(
+    numels: tuple[int, ...], blocks: tuple[int, ...], bucket: int, begun: int
+) -> None:
+    made = filled_buckets(tensors(*numels, blocks=blocks), bucket, 1)
+
+    assert made.begun == begun
 
 
 def test_own_gradients_are_kept_whole_from_their_first_reduction_on():

@@ -122,21 +122,19 @@ def _product(name: str, given: list[Any]) -> tuple[int, int, int, int, str] | No
     elif name in ("addmm", "bmm", "baddbmm"):
         one, other = given[-2], given[-1]
     elif name == "_grouped_mm":
-        one, other = given[0], given[1]
-        return _grouped(one, other)
+        return _grouped(*given[:3])
     else:
         return None
     batch = one.shape[0] if one.dim() == 3 else 1
     return one.shape[-2], other.shape[-1], one.shape[-1], batch, NAMES.get(one.dtype, "fp32")
 
 
-def _grouped(one: Any, other: Any) -> tuple[int, int, int, int, str]:
+def _grouped(one: Any, other: Any, ends: Any) -> tuple[int, int, int, int, str]:
     """The products of experts: tokens are spread evenly over them, forward; over the reduced side in the gradient."""
-    dtype = NAMES.get(one.dtype, "fp32")
+    experts, dtype = ends.shape[0], NAMES.get(one.dtype, "fp32")
     if other.dim() == 3:
-        experts = other.shape[0]
         return -(-one.shape[-2] // experts), other.shape[-1], one.shape[-1], experts, dtype
-    return one.shape[-2], other.shape[-1], one.shape[-1], 1, dtype
+    return one.shape[-2], other.shape[-1], -(-one.shape[-1] // experts), experts, dtype
 
 
 def _moved(facts: _Facts, args: Any, kwargs: Any, result: Any) -> int:
