@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsgen.linting.facts import facts as facts_of
 from dsgen.linting.linter import lint_config
 from dsgen.linting.rules import batch, parallel, zero
 from dsgen.linting.rules.batch_sizes import Sizes, adds_up
@@ -93,7 +94,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("offload-optimizer-at-stage-0", {**BASE, **z(0, offload_optimizer=CPU)}, {}),
     ("hpz-does-not-divide-gpus", {**BASE, **z(3, zero_hpz_partition_size=2)}, {"world_size": 3}),
     ("quantizers-need-a-gpu", {**BASE, **z(3, zero_quantized_weights=True)}, {"accelerator": "cpu"}),
-    ("quantizers-need-a-gpu", {**BASE, **z(3, zero_quantized_gradients=True)}, {"accelerator": "cpu"}),
+    (
+        "quantizers-need-a-gpu",
+        {**BASE, **z(3, zero_quantized_gradients=True)},
+        {"accelerator": "cpu", "hardware": "cpu", "world_size": 4},
+    ),
     ("quantized-gradients-refused", {**BASE, **z(3, zero_quantized_gradients=True, reduce_scatter=False)}, {}),
     (
         "quantized-gradients-refused",
@@ -512,6 +517,48 @@ def test_numbers_of_aio_swap(aio: dict[str, Any], where: list[str]) -> None:
             assert isinstance(item.fix.edits[0], Assign)
             mended = {**config, "aio": {**aio, item.path.removeprefix("aio."): item.fix.edits[0].value}}
             assert item.path not in [other.path for other in lint_config(mended) if other.rule == "nvme-io-refused"]
+
+
+PIPED = {**NVME, "pipeline_read": True, "buffer_count": 8}
+
+
+@pytest.mark.parametrize(
+    ("most", "offloads", "aio", "facts"),
+    [
+        (32_768, {"offload_optimizer": NVME}, {}, {}),
+        (21_845, {"offload_optimizer": NVME}, {"intra_op_parallelism": 2}, {}),
+        (10_922, {"offload_optimizer": NVME}, {"intra_op_parallelism": 5}, {}),
+        (16_384, {"offload_optimizer": NVME}, {}, {"world_size": 2}),
+        (16_384, {"offload_optimizer": PIPED}, {}, {}),
+        (16_384, {"offload_param": NVME}, {}, {}),
+        (10_922, {"offload_optimizer": NVME, "offload_param": NVME}, {}, {}),
+        (4_096, {"offload_optimizer": NVME}, {}, {"world_size": 64}),
+        (8_192, {"offload_optimizer": NVME}, {}, {"world_size": 64, "hardware": "a10-24g"}),
+    ],
+)
+def test_linux_grants_the_requests_of_a_node(
+    most: int, offloads: dict[str, Any], aio: dict[str, int], facts: dict[str, Any]
+) -> None:
+    """As ranks of DeepSpeed 0.19.8 were aborted and not, with fs.aio-max-nr as it usually is."""
+    for depth, expected in ((most, []), (most + 1, [Severity.WARNING])):
+        config = {**BASE, **z(3, **offloads), "aio": {"queue_depth": depth, **aio}}
+        said = [item for item in lint_config(config, facts=facts_of(**facts)) if item.rule == "nvme-io-refused"]
+        assert [item.severity for item in said] == expected
+        assert all(f"at most {most}," in item.message for item in said)
+
+
+def test_gradients_are_quantized_between_nodes_alone() -> None:
+    """Within a node the engine reduces them as they are, and a CPU needs no kernel."""
+    config = {**BASE, **z(3, zero_quantized_gradients=True)}
+    for facts, expected in (
+        ({"world_size": 1}, []),
+        ({"world_size": 2}, [Severity.WARNING]),
+        ({"world_size": 2, "hardware": "cpu"}, [Severity.WARNING]),
+        ({"world_size": 4, "hardware": "cpu"}, [Severity.ERROR]),
+        ({}, [Severity.WARNING]),
+    ):
+        said = lint_config(config, facts=facts_of(accelerator="cpu", **facts))
+        assert [item.severity for item in said if item.rule == "quantizers-need-a-gpu"] == expected
 
 
 def test_weights_on_nvme_take_a_buffer() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
+from dsgen.linting.rules.io_requests import too_many
 from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
@@ -12,7 +13,6 @@ from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 __all__ = ["RULE", "check"]
 
 _SECTOR_BYTES = 512  # the file is opened with O_DIRECT, which takes whole sectors: open(2)
-_MOST_REQUESTS = 65_536  # Linux's fs.aio-max-nr where nobody raised it: Documentation/admin-guide/sysctl/fs.rst
 _USUAL = {"block_size": 1_048_576, "queue_depth": 8, "intra_op_parallelism": 1}  # DeepSpeed's defaults
 _SWITCHES = ("single_submit", "overlap_events")
 
@@ -35,6 +35,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         elif said := _wrong(name, value):
             fix = Fix(f"write {_USUAL[name]}", (Assign(path, _USUAL[name]),), safe=False)
             yield Fault(path, f"{name} is {value}, and {said}", fix, on="value")
+    yield from too_many(subject)
 
 
 def _wrong(name: str, value: int) -> str:
@@ -44,9 +45,6 @@ def _wrong(name: str, value: int) -> str:
         return f"the drive refuses such blocks, of which DeepSpeed tells nothing or stops later; {must}"
     if value <= 0:
         return "the process is aborted; it must be at least 1"
-    if name == "queue_depth" and value > _MOST_REQUESTS:
-        must = f"it must be far below, such as {_USUAL[name]}"
-        return f"Linux grants {_MOST_REQUESTS} requests to all together (fs.aio-max-nr): the process is aborted; {must}"
     return ""
 
 
@@ -58,7 +56,8 @@ RULE = Rule(
     why=(
         "Files are opened with O_DIRECT: blocks that are not whole sectors are refused, and DeepSpeed does not look: "
         "nothing is written, and what is read back is wrong, or an assertion on the file's size ends the process. A "
-        "depth or parallelism of 0 aborts it too; a text or 1.5 is refused by the operator."
+        "depth or parallelism of 0 aborts it too; a text or 1.5 is refused by the operator. A "
+        "depth for which Linux has not enough requests aborts it as well: a warning, for the limit can be raised."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 0.0001}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.linting.rules.described import nodes
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
@@ -19,11 +20,20 @@ def check(subject: Subject) -> Iterator[Fault]:
         return
     for key in _KEYS:
         path = f"zero_optimization.{key}"
-        alone = subject.facts.world_size == 1 and key.endswith("gradients")  # then there is nothing to reduce
-        if subject.value(path) is True and not alone:
-            when = "the first step" if key.endswith("gradients") else "deepspeed.initialize"
-            message = f"{key} needs DeepSpeed's quantization kernels, which the CPU backend lacks: {when} stops"
-            yield Fault(path, message, Fix(f"remove {key}", (Remove(path),), safe=False))
+        if subject.value(path) is not True:
+            continue
+        fix = Fix(f"remove {key}", (Remove(path),), safe=False)
+        lacks = f"{key} needs DeepSpeed's quantization kernels, which the CPU backend lacks"
+        if not key.endswith("gradients"):
+            yield Fault(path, f"{lacks}: deepspeed.initialize stops", fix)
+        elif nodes(subject) > 1:
+            yield Fault(path, f"{lacks}: the first step stops", fix)
+        elif subject.facts.world_size != 1:  # a single rank has nothing to reduce
+            said = (
+                f"{lacks}: the first step stops where the ranks are of several nodes, for which torchrun's are counted "
+                "that have no LOCAL_SIZE; within one node gradients are not quantized at all"
+            )
+            yield Fault(path, said, fix, severity=Severity.WARNING)
 
 
 RULE = Rule(
@@ -31,7 +41,11 @@ RULE = Rule(
     name="quantizers-need-a-gpu",
     severity=Severity.ERROR,
     what="ZeRO++ quantization is switched on where DeepSpeed runs on the CPU.",
-    why="The kernels exist for GPUs only: `ValueError: This op had not been implemented on CPU backend`.",
+    why=(
+        "The kernels exist for GPUs only: `ValueError: This op had not been implemented on CPU backend`. Gradients are "
+        "quantized between nodes alone, and a node has as many ranks as LOCAL_SIZE says, which deepspeed's launcher "
+        "sets; without it, as many as the machine has NUMA nodes."
+    ),
     example="""{
   "train_micro_batch_size_per_gpu": 1,
   "zero_optimization": {"stage": 3, "zero_quantized_weights": true}
@@ -40,7 +54,10 @@ RULE = Rule(
   "train_micro_batch_size_per_gpu": 1,
   "zero_optimization": {"stage": 3}
 }""",
-    evidence=("probes ZPP_qw_z3, ZPP_qg_z3; run with zero_quantized_nontrainable_weights",),
+    evidence=(
+        "probes ZPP_qw_z3, ZPP_qg_z3; run with zero_quantized_nontrainable_weights",
+        "deepspeed/runtime/zero/stage3.py (0.19.8): __avg_scatter_grads; cpu_accelerator.py: device_count",
+    ),
     check=check,
     given={"accelerator": "cpu"},
 )
