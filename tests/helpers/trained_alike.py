@@ -71,7 +71,7 @@ def build(case: dict[str, Any], seed: int) -> Any:
     from dsgen.engine.proof import tiny_models
 
     asked = {"kind": "tiny", "adapters": adapters, "checkpointing": case.get("checkpointing", "")}
-    job = {"model": asked, "ranks": case["ranks"], "tp": 1, "wide": False, "config": case["config"]}
+    job = {"model": asked, "ranks": case["ranks"], "tp": 1, "wide": False, "read": case["config"]}
     return tiny_models.load(job).finish(model)
 
 

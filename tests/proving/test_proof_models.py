@@ -47,6 +47,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "lora, stage 3": (config(3), {"model": "qwen2.5-7b", "method": "lora", "lora_targets": ["q_proj", "v_proj"]}),
     "qlora, stage 0": (config(0), {"model": "llama-3.2-1b", "method": "qlora"}),
     "qlora, stage 2": (config(2), {"model": "mistral-7b", "method": "qlora"}),
+    "qlora, stage 3": (config(3), {"model": "llama-3.2-1b", "method": "qlora"}),
+    "qlora, stage 3 as text": (
+        {**config(3), "bf16": {"enabled": "true"}, "zero_optimization": {"stage": "3"}},
+        {"model": "llama-3.2-1b", "method": "qlora"},
+    ),
     "qlora, stage 3 and offload": (
         config(3, offload_optimizer=CPU, offload_param=CPU), {"model": "llama-3.2-1b", "method": "qlora"},
     ),
@@ -54,7 +59,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 # with each other
-COMPARED = ("llama, stage 2", "llama, stage 3", "qlora, stage 0", "qlora, stage 2", "qlora, stage 3 and offload")
+COMPARED = (
+    "llama, stage 2", "llama, stage 3", "qlora, stage 0", "qlora, stage 2", "qlora, stage 3", "qlora, stage 3 as text",
+    "qlora, stage 3 and offload",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +94,11 @@ def test_weights_in_4_bits_are_the_same_at_stage_3(proofs: dict[str, prover.Proo
 
     assert parts[0] == whole[0]
     assert parts == pytest.approx(whole, abs=5e-3)
+
+
+def test_adapters_are_put_on_the_model_as_deepspeed_reads_the_config(proofs: dict[str, prover.Proof]) -> None:
+    """The 4-bit weights compute in bf16 too where its switch is text."""
+    assert proofs["qlora, stage 3 as text"].losses == proofs["qlora, stage 3"].losses
 
 
 def test_only_adapters_are_trained(proofs: dict[str, prover.Proof]) -> None:

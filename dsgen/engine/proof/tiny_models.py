@@ -104,8 +104,8 @@ def load(job: dict[str, Any]) -> TinyModel:
     """What builds the model of a job.
 
     Args:
-        job: model (kind tiny, sibling with a config.json, or factory; adapters; checkpointing), ranks, tp, wide,
-            config.
+        job: model (kind tiny, sibling with a config.json, or factory; adapters; checkpointing), ranks, tp, wide, read
+            (the config after DeepSpeed's parse).
 
     Raises:
         ImportError: The person's package or function is not there.
@@ -128,7 +128,7 @@ def load(job: dict[str, Any]) -> TinyModel:
     kind = asked.get("checkpointing", "") if asked["kind"] != "factory" else ""
 
     def finish(model: Any) -> Any:
-        model = model if adapters is None else _adapted(model, adapters, job["config"])
+        model = model if adapters is None else _adapted(model, adapters, job["read"])
         return subject.checkpoint(model, kind, adapters is not None) if kind else model
 
     partitions = adapters is None or adapters["method"] != "qlora"
