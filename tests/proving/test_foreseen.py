@@ -48,6 +48,12 @@ def nvme(**keys: Any) -> dict[str, Any]:
     return {**zero(3, offload_optimizer={"device": "nvme", "nvme_path": "/nvme"}), "aio": keys}
 
 
+def split(layer: str, kind: str) -> dict[str, Any]:
+    """One layer of each block split over two ranks."""
+    specs = [{"patterns": [f".*{layer}.weight$"], "partition_type": kind}]
+    return {**zero(1), "tensor_parallel": {"autotp_size": 2, "partition_config": {"layer_specs": specs}}}
+
+
 # Requests that this machine grants, where it has raised them too; two ranks ask for four times the depth.
 LIMIT = Path("/proc/sys/fs/aio-max-nr")
 GRANTED = max(65_536, int(LIMIT.read_text(encoding="ascii")) if LIMIT.exists() else 0)
@@ -120,6 +126,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "blocks of NVMe that are no sectors": (nvme(block_size=1_000_000), "nvme-io-refused"),
     "blocks of NVMe as text": (nvme(block_size="1048576"), "nvme-io-refused"),
+    "a layer of AutoTP without its partners": (split("down_proj", "row"), "tensor-parallel-without-partner"),
+    "a part of attention by AutoTP": (split("q_proj", "column"), "tensor-parallel-without-partner"),
+    "a head by AutoTP that nobody gathers": (split("lm_head", "column"), "tensor-parallel-without-partner"),
     "more requests to NVMe than Linux grants": (nvme(queue_depth=GRANTED // 2), "nvme-io-refused"),
     "no request to NVMe": (nvme(queue_depth=0), "nvme-io-refused"),
     "no thread for NVMe": (nvme(intra_op_parallelism=0), "nvme-io-refused"),

@@ -22,6 +22,7 @@ RULES = Rules(
     "tensor_parallel_matches_nothing",
     "partition_type_unknown",
     "tensor_parallel_dtype",
+    "tensor_parallel_without_partner",
     "sequence_parallel_alone",
     "sequence_parallel_does_not_fit_gpus",
     "sequence_parallel_size_refused",

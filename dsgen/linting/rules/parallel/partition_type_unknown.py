@@ -41,14 +41,14 @@ RULE = Rule(
   "train_micro_batch_size_per_gpu": 1,
   "tensor_parallel": {
     "autotp_size": 2,
-    "partition_config": {"layer_specs": [{"patterns": [".*up_proj"], "partition_type": "col"}]}
+    "partition_config": {"layer_specs": [{"patterns": [".*fc1"], "partition_type": "col"}]}
   }
 }""",
     instead="""{
   "train_micro_batch_size_per_gpu": 1,
   "tensor_parallel": {
     "autotp_size": 2,
-    "partition_config": {"layer_specs": [{"patterns": [".*up_proj"], "partition_type": "column"}]}
+    "partition_config": {"layer_specs": [{"patterns": [".*fc1"], "partition_type": "column"}]}
   }
 }""",
     evidence=("deepspeed/module_inject/autotp_config.py (0.19.8): PartitionType", "probe TP_pc_badtype"),
