@@ -79,6 +79,11 @@ def test_what_is_whole_runs(name: str) -> None:
     assert said(RUNS[name], LLAMA) == said(RUNS[name], None) == set()
 
 
+def test_a_feed_forward_without_a_gate_is_whole() -> None:
+    assert said([column("up_proj"), row("down_proj")], None) == set()
+    assert said([column("up_proj"), row("down_proj")], LLAMA) == {Severity.ERROR}
+
+
 def test_other_architectures_are_not_judged_as_a_llama() -> None:
     fused = [column("qkv_proj.weight$"), row("o_proj.weight$")]
     assert said(fused, PHI) == said(fused, None) == set()

@@ -25,7 +25,7 @@ def torn(section: Mapping[str, Any], preset: object, parameters: tuple[str, ...]
         section: The partition_config.
         preset: preset_model, whose layers have their partners: beside one nothing is judged.
         parameters: Names of the model's parameters; a Llama's are tried where nobody knows them, and only if each
-            pattern fits one of those.
+            pattern fits one of those. Not every feed-forward has a gate: one that no pattern fits is not missed.
     """
     specs = section.get("layer_specs")
     if not isinstance(specs, list) or not all(_is_plain(spec) for spec in specs):
@@ -37,7 +37,8 @@ def torn(section: Mapping[str, Any], preset: object, parameters: tuple[str, ...]
     names = parameters or _GUESS
     kinds = {name: _kind(specs, name) for name in names}
     for block, into, out in _BLOCKS:
-        yield from _block(kinds, block, into, out)
+        here = tuple(layer for layer in into if parameters or block == "self_attn" or _named(specs, block, layer))
+        yield from _block(kinds, block, here, out)
     if kinds.get(_EMBEDDING, "whole") != "whole" and _kind(specs, _HEAD) != "row":
         yield "model.embed_tokens", "is split, and what follows wants whole vectors"
     if kinds.get(_HEAD) == "column":
@@ -54,7 +55,7 @@ def _block(kinds: Mapping[str, str], block: str, into: tuple[str, ...], out: str
         if not all(layer in kinds for layer in layers):  # another architecture: fused, or with others between
             continue
         ways = {layer: kinds[layer] for layer in layers}
-        if all(way == "column" for way in ways.values()) and kinds[name] == "row":
+        if ways and all(way == "column" for way in ways.values()) and kinds[name] == "row":
             continue
         if all(way == "whole" for way in ways.values()) and kinds[name] == "whole":
             continue
@@ -72,6 +73,13 @@ def _kind(rules: Iterable[Mapping[str, Any]], name: str) -> str:
                 return kind
             return "row" if kind == "row" else "whole"
     return "whole"
+
+
+def _named(rules: Iterable[Mapping[str, Any]], block: str, layer: str) -> bool:
+    """Whether a pattern fits a layer of a Llama."""
+    return any(
+        _fits(pattern, (f"model.layers.0.{block}.{layer}.weight",)) for rule in rules for pattern in rule["patterns"]
+    )
 
 
 def _is_plain(spec: object) -> bool:

@@ -26,12 +26,14 @@ def check(subject: Subject) -> Iterator[Fault]:
         lacks = f"{key} needs DeepSpeed's quantization kernels, which the CPU backend lacks"
         if not key.endswith("gradients"):
             yield Fault(path, f"{lacks}: deepspeed.initialize stops", fix)
-        elif nodes(subject) > 1:
+        elif subject.facts.world_size == 1:  # a single rank has nothing to reduce
+            continue
+        elif subject.facts.hardware is None or nodes(subject) > 1:
             yield Fault(path, f"{lacks}: the first step stops", fix)
-        elif subject.facts.world_size != 1:  # a single rank has nothing to reduce
+        else:
             said = (
-                f"{lacks}: the first step stops where the ranks are of several nodes, for which torchrun's are counted "
-                "that have no LOCAL_SIZE; within one node gradients are not quantized at all"
+                f"{lacks}: the first step stops where DeepSpeed counts several nodes, as without LOCAL_SIZE on a machine "
+                "of one NUMA node; within one node gradients are not quantized at all"
             )
             yield Fault(path, said, fix, severity=Severity.WARNING)
 
