@@ -32,8 +32,8 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield Fault(path, f"{lacks}: the first step stops", fix)
         else:
             said = (
-                f"{lacks}: the first step stops where DeepSpeed counts several nodes, as without LOCAL_SIZE on a machine "
-                "of one NUMA node; within one node gradients are not quantized at all"
+                f"{lacks}: the first step stops where DeepSpeed counts several nodes, as without LOCAL_SIZE on a "
+                "machine of one NUMA node; within one node gradients are not quantized at all"
             )
             yield Fault(path, said, fix, severity=Severity.WARNING)
 
