@@ -58,7 +58,7 @@ RULE = Rule(
 }""",
     evidence=(
         "deepspeed/module_inject/auto_tp.py (0.19.8): _replace_with_config",
-        "18 partitions of a Llama on two ranks of DeepSpeed 0.19.8",
+        "19 partitions of a Llama on two ranks of DeepSpeed 0.19.8",
     ),
     check=check,
     given={"parameters": _LAYERS},
