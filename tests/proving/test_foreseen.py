@@ -19,6 +19,7 @@ from dsgen.report import proof as report
 pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-3}}
+NVME = {"device": "nvme", "nvme_path": "/nvme"}
 BASE: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 4,
     "gradient_accumulation_steps": 2,
@@ -45,7 +46,7 @@ def fp16(**keys: Any) -> dict[str, Any]:
 
 def nvme(**keys: Any) -> dict[str, Any]:
     """The optimizer on NVMe, with a section `aio`."""
-    return {**zero(3, offload_optimizer={"device": "nvme", "nvme_path": "/nvme"}), "aio": keys}
+    return {**zero(3, offload_optimizer=NVME), "aio": keys}
 
 
 def split(layer: str, kind: str) -> dict[str, Any]:
@@ -130,6 +131,11 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "a part of attention by AutoTP": (split("q_proj", "column"), "tensor-parallel-without-partner"),
     "a head by AutoTP that nobody gathers": (split("lm_head", "column"), "tensor-parallel-without-partner"),
     "more requests to NVMe than Linux grants": (nvme(queue_depth=GRANTED // 2), "nvme-io-refused"),
+    "parameters on NVMe alone": (zero(3, offload_param=NVME), "parameters-on-nvme-not-resumed"),
+    "parameters on NVMe, optimizer on the CPU": (
+        zero(3, offload_param=NVME, offload_optimizer={"device": "cpu"}),
+        "parameters-on-nvme-not-resumed",
+    ),
     "no request to NVMe": (nvme(queue_depth=0), "nvme-io-refused"),
     "no thread for NVMe": (nvme(intra_op_parallelism=0), "nvme-io-refused"),
     "a schedule without its type": ({**BASE, "scheduler": {"type": None, "params": {}}}, "scheduler-type-missing"),

@@ -45,4 +45,5 @@ RULES = Rules(
     "nvme_loses_gradients",
     "nvme_buffers_too_few",
     "nvme_io_refused",
+    "parameters_on_nvme_not_resumed",
 )
