@@ -208,6 +208,8 @@ DOUBTFUL: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("optimizer-argument-beside-params", {"optimizer": {"type": "AdamW", "params": {}, "lr": 5.0}, **z(2)}, {}),
     ("optimizer-argument-range", {**opt(lr=-1e-3), **z(1)}, {}),
     ("optimizer-argument-range", {**opt(lr=1e-3, betas=[0.9, 1.0]), **z(2, **OFFLOAD)}, {}),
+    ("optimizer-argument-range", {**opt(lr=1e-3, eps=0), **z(2)}, {}),
+    ("optimizer-argument-range", {**torch(eps=0.0), **z(1)}, {}),
     ("optimizer-argument-type", {**opt(lr=1e-3, bias_correction="false"), **z(2)}, {}),
     ("sparse-adam", {**opt("SparseAdam", lr=1e-3), **z(0)}, {}),
     ("torch-adam-with-offload", {**torch(), **z(3, **OFFLOAD)}, {}),

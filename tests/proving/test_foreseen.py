@@ -103,6 +103,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "offload as true": (zero(2, offload_optimizer=True), "rejected-value"),
     "one beta": (optimizer(betas=[0.9]), "optimizer-argument-type"),
     "betas as text": (optimizer(betas="0.9,0.999"), "optimizer-argument-type"),
+    "an eps of 0": (optimizer(eps=0), "optimizer-argument-range"),
     "a beta above 1": (optimizer(betas=[0.9, 1.9]), "optimizer-argument-range"),
     "a rate that is null": (optimizer(lr=None), "optimizer-argument-type"),
     "the optimizer on NVMe at stage 2": (

@@ -14,6 +14,7 @@ __all__ = ["RULE", "check"]
 
 _CHECKING = ("torch.optim.Adam", "torch.optim.AdamW", "torch.optim.Adagrad", "torch.optim.SGD", "torch.optim.RMSprop")
 _NEVER_NEGATIVE = ("lr", "eps", "weight_decay", "momentum", "muon_lr", "adam_lr")
+_NOT_A_NUMBER = "a weight that has had no gradient yet is divided 0 by 0 and is NaN from then on; it must be above 0"
 _PAIR = 2  # the decay of the first and of the second moment
 
 
@@ -33,16 +34,19 @@ def check(subject: Subject) -> Iterator[Fault]:
                 yield Fault(path, said, None, severity, on="value")
         elif name in _NEVER_NEGATIVE and (number(value) or 0) < 0 and built.takes(name):
             yield Fault(path, f"{name} is {say(value)}, and {does}; it must be at least 0", None, severity, on="value")
+        elif name == "eps" and number(value) == 0 and built.takes(name):
+            yield Fault(path, f"eps is {say(value)}, and {_NOT_A_NUMBER}", None, Severity.WARNING, on="value")
 
 
 RULE = Rule(
     code="DSG509",
     name="optimizer-argument-range",
     severity=Severity.ERROR,
-    what="A learning rate, eps or weight decay is negative, or a beta is not in [0, 1).",
+    what="A learning rate, eps or weight decay is negative, eps is 0, or a beta is not in [0, 1).",
     why=(
         "The optimizers of torch check this and stop with a ValueError. The fused and CPU ones of DeepSpeed do "
-        "not: they climb instead of descending, or divide by zero and skip every step."
+        "not: they climb instead of descending, or divide by zero and skip every step. An eps of 0 is taken by all, "
+        "and the embeddings of words that no batch has had yet become NaN in the first step."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": 1,
