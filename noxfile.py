@@ -102,14 +102,11 @@ def update(session: nox.Session) -> list[str]:
 def tests(session: nox.Session) -> None:
     """The tests against the built wheel: all on one Python, on the others what can differ between them.
 
-    All of them in two processes: the proofs beside them end first. Arguments after -- go to pytest.
+    Arguments after -- go to pytest.
     """
     session.install(".", *dependencies("tests"))
-    if session.python != PYTHON:
-        session.run("pytest", "-m", "pythons and not proof", *session.posargs)
-        return
-    session.install(*dependencies("quick"))
-    session.run("pytest", "-n", "2", "-m", "not proof and not launch", *session.posargs)
+    which = "not proof and not launch" if session.python == PYTHON else "pythons and not proof"
+    session.run("pytest", "-m", which, *session.posargs)
 
 
 @nox.session(python=OTHERS, default=False)
