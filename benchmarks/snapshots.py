@@ -113,6 +113,7 @@ KEPT = (
     "bolongcheng/assignment2-systems/benchmarks/memory_snapshot_xl_fwd_cl128_dtypetorch.float32.pickle",
 )
 Snapshot = Mapping[str, Any]
+_MUST_BE = "it must be what torch.cuda.memory._dump_snapshot wrote"
 _TOLD = ("free_requested", "snapshot")  # events that move nothing
 
 
@@ -179,9 +180,15 @@ def _said(made: Mapping[str, Any]) -> str:
 
 
 def _histories(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each GPU of a snapshot that has a history."""
-    snapshot = _Numbers(io.BytesIO(path.read_bytes())).load()
-    for device, history in enumerate(snapshot["device_traces"]):
+    """Each GPU of a snapshot that has a history; it ends the program with what is wrong where the file is none."""
+    try:
+        snapshot = _Numbers(io.BytesIO(path.read_bytes())).load()
+        traces = snapshot["device_traces"]
+    except OSError as error:
+        raise SystemExit(f"{path}: {error.strerror}; {_MUST_BE}") from None
+    except (pickle.UnpicklingError, EOFError, ValueError, LookupError, TypeError, AttributeError):
+        raise SystemExit(f"{path}: no memory snapshot; {_MUST_BE}") from None
+    for device, history in enumerate(traces):
         if history:
             yield device, record(snapshot, device)
 

@@ -124,8 +124,8 @@ def hidden_copies(order: Sequence[Pass], buckets: Buckets, seconds: float) -> fl
     The host waits for the copies of a bucket (stage_1_and_2.py, _wait_for_offload_copies). What it had launched before
     runs beside them: the kernels between the last gradient of the bucket and the one that found no room in it, and the
     second forward of a block whose first gradient that is. A bucket is emptied at any gradient, so that of a block's
-    backward it is a linear layer's share. Of several GPUs each waits in turn for the copies of others, and none is
-    hidden.
+    backward it is a linear layer's share. Only of one GPU: of several each also waits for the copies of the others,
+    which a simulation of one rank does not show.
 
     Args:
         order: The parts, in the order in which they run.

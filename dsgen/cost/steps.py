@@ -227,7 +227,6 @@ def _cost(asked: _Asked) -> StepCost:
         waited = max(0.0, nearby - work - exposed)
     else:
         exposed, waited = max(0.0, nearby - together), max(0.0, alone - work)
-        handled -= min(handled, max(0.0, work - alone))  # what is beside other kernels
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
     step = stepped(job, strategy, node, int(own), deepspeed=asked.deepspeed)
     idle = step.idle

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import importlib
 import itertools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,21 @@ def test_a_snapshot_is_read_backwards_to_its_start(played: Any, snapshots: Any) 
     assert record["held"] and len(record["used"].split()) == 1
     assert [played.places(record)[int(record["used"], 16)].size, record["untold"]] == [3 * MIB, False]
     assert played.differences(record) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"a text", pickle.dumps({"segments": []}), pickle.dumps(Path())])
+def test_what_is_no_snapshot_is_said_so(
+    content: bytes | None, snapshots: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "snapshot.pickle"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setattr("sys.argv", ["snapshots.py", str(path)])
+
+    with pytest.raises(
+        SystemExit, match=r"snapshot\.pickle: .*; it must be what torch.cuda.memory._dump_snapshot wrote"
+    ):
+        snapshots.main()
 
 
 def test_a_block_whose_size_nobody_tells_is_noticed(snapshots: Any) -> None:
