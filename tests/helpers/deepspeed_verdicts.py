@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from dsgen.engine.proof import cpu_stand_ins
 from dsgen.engine.proof import ops as proof_ops
 from dsgen.engine.serving import ask_cpu_once, preload
 
@@ -58,6 +59,7 @@ def verdict(config: dict[str, Any], world: int, fp16: bool, client: bool) -> str
         deepspeed.init_distributed(dist_backend="fake", verbose=False)
         DeepSpeedConfig(copy.deepcopy(config))
         phase = "init"
+        cpu_stand_ins.leave_uncompiled(config)
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
         own = torch.optim.AdamW(model.parameters()) if client else None
