@@ -318,10 +318,10 @@ def corpus(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def published(session: nox.Session) -> None:
-    """Write docs/published.md, docs/speed.md and docs/gpu.md: the instant models against published runs, and ours."""
+    """Write docs/published.md, speed.md, unseen.md and gpu.md: the instant models against published runs, and ours."""
     session.install("-e", ".")
-    for script in ("benchmarks/published.py", "benchmarks/published_speed.py", "benchmarks/gpu_page.py"):
-        session.run("python", script, *session.posargs)
+    for script in ("published", "published_speed", "unseen", "gpu_page"):
+        session.run("python", f"benchmarks/{script}.py", *session.posargs)
 
 
 @nox.session(name="step-times", python=PYTHON, default=False)

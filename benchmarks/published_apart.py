@@ -21,7 +21,9 @@ _LIFTS = ("swb", "ullmt")
 _LIFTING_PLUGIN = "baseline-peft-bnb"
 _LITGPT = ("litr", "lith")  # bitsandbytes 0.41 and 0.42
 _DELETES_LOGITS = "ullmt"  # del_logits_after_forward of its configs
-_OWN_CODE = "qwen"  # its own modeling_qwen.py and finetune.py, on one GPU without DeepSpeed
+# On one GPU without DeepSpeed: modeling_qwen.py and finetune.py of Qwen's own, and modules_to_save beside 4 bits
+# (philschmid/deep-learning-pytorch-huggingface@59b3797, training/receipes/llama-3-1-8b-qlora.yaml).
+_PLAIN_PROGRAMS = ("qwen", "ps25")
 _MANY_LENGTHS = "swb"  # packed to no length: from 91 to 19,548 tokens
 
 
@@ -54,7 +56,7 @@ APART: Mapping[str, Callable[[Record], bool]] = {
     ),
     "a base in GPTQ's 4 bits, with kernels of its own": lambda r: _base(r) == "gptq-int4",
     "adapters, embedding and head with torch's AdamW in 16 bits, without an fp32 copy": lambda r: (
-        _prefix(r) == _OWN_CODE and _plain(r) and bool(r["config"].get("lora", {}).get("train_embeddings"))
+        _prefix(r) in _PLAIN_PROGRAMS and _plain(r) and bool(r["config"].get("lora", {}).get("train_embeddings"))
     ),
     "FSDP under autocast, whose trained weights are fp32": lambda r: r["system"] == "fsdp" and _prefix(r) == "fms",
     "another project's Phi, whose GELU is one operator": lambda r: (

@@ -30,11 +30,14 @@ __all__ = [
     "Peak",
     "case_of",
     "cases",
+    "gathered",
     "ours",
     "records",
 ]
 
-RECORDS = tuple(Path(__file__).resolve().parent / "data" / name for name in ("published.json", "published_2.json"))
+DATA = Path(__file__).resolve().parent / "data"
+RECORDS = (DATA / "published.json", DATA / "published_2.json")
+GATHERED = DATA / "published_3.json"
 
 PEAK, VERDICT, LEFT_OUT = "peak", "verdict", "left out"
 REFUSED = "dsgen refuses the question"
@@ -106,6 +109,12 @@ class Case:
 def records() -> tuple[Mapping[str, Any], ...]:
     """Every record of both files, in their order."""
     return tuple(record for path in RECORDS for record in json.loads(path.read_text(encoding="utf-8")))
+
+
+@functools.cache
+def gathered() -> tuple[Mapping[str, Any], ...]:
+    """What was gathered when the models were done: nothing was fitted or chosen on it (unseen.py)."""
+    return tuple(json.loads(GATHERED.read_text(encoding="utf-8")))
 
 
 @functools.cache

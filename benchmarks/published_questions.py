@@ -30,8 +30,11 @@ PROFILES = {
     "A100-80GB": "a100-80g",
     "A100-PCIe-80GB": "a100-80g-pcie",
     "A10G-24GB": "a10g-24g",
+    "A40-48GB": "a40-48g",
     "A800-80GB": "a800-80g",
     "B200-180GB": "b200-180g",
+    "GAUDI2-96GB": "gaudi2-96g",
+    "GAUDI3-128GB": "gaudi3-128g",
     "GH200-96GB": "gh200-96g",
     "H100-80GB": "h100-80g",  # none says which; boards of eight and rented machines have this one
     "H100-94GB": "h100-94g-nvl",
@@ -39,11 +42,14 @@ PROFILES = {
     "H20-96GB": "h20-96g",
     "H200-141GB": "h200-141g",
     "H800-80GB": "h800-80g",
+    "L20-48GB": "l40s-48g",  # as much memory
+    "L4-24GB": "l4-24g",
     "L40S-48GB": "l40s-48g",
     "RTX3090-24GB": "rtx3090-24g",
     "RTX-PRO-6000-96GB": "rtxpro6000-96g",
     "RTX4090-24GB": "rtx4090-24g",
     "RTXA6000-48GB": "rtxa6000-48g",
+    "T4-16GB": "t4-16g",
     "V100-SXM-32GB": "v100-32g",
 }
 # No profile has it: a card of the same family, with its own memory. TITAN RTX: "22.3 of 23.65 GiB" in the record.
@@ -99,6 +105,8 @@ _GROWING = ("sws-02", "sws-03", "sws-07", "sws-12", "sws-13")
 # Programs whose config of stage 3 has neither overlap nor an optimizer, for which the Trainer of 2025 brings torch's
 # own AdamW (modelscope/ms-swift@3602360, swift/llm/ds_config/zero3.json; transformers before 4.54).
 _BRINGS_ADAMW = ("sws",)
+# The same at every stage, of configs that have no optimizer (hiyouga/LLaMA-Factory, examples/deepspeed).
+_HAS_NO_OPTIMIZER = ("lf",)
 # Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
 _WHOLE_AT_FIRST = ("litr", "lith")
 
@@ -127,7 +135,9 @@ def job_of(record: Record) -> Job:
         transformers=record.get("transformers"),
         liger=_LIGERS.get(source_of(record).prefix),
         foreach=True if _brings_adamw(record) else None,
-        zero_init=not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST),
+        zero_init=config.get(
+            "zero_init", not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST)
+        ),
         **said,
     )
     model = _as_litgpt(record, by_release(model, training, base.provenance))
@@ -146,12 +156,14 @@ def job_of(record: Record) -> Job:
 
 
 def _release(record: Record) -> str | None:
-    """DeepSpeed's, where it ran and its date is known."""
-    return _RELEASES.get(source_of(record).prefix) if record["system"] == "deepspeed" else None
+    """DeepSpeed's, where it ran, and the record states it or its date is known."""
+    stated: str | None = record.get("deepspeed", _RELEASES.get(source_of(record).prefix))
+    return stated if record["system"] == "deepspeed" else None
 
 
 def _brings_adamw(record: Record) -> bool:
-    return source_of(record).prefix in _BRINGS_ADAMW and stage_of(record) == 3
+    prefix, offloaded = source_of(record).prefix, record["config"]["offload"] != "none"
+    return (prefix in _BRINGS_ADAMW and stage_of(record) == 3) or (prefix in _HAS_NO_OPTIMIZER and not offloaded)
 
 
 # model_types whose block LitGPT's is but for one product of query, key and value.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
-from published_cases import REFUSED, records  # benchmarks/, beside this script
+from published_cases import REFUSED, gathered, records  # benchmarks/, beside this script
 from published_sources import source_of
 from published_speed_questions import assumed_network, speed_question
 from published_speed_reasons import tokens_of, why_apart, why_left_out
@@ -148,15 +148,16 @@ def speed_cases(predictor: Predictor = predicted, names: Iterable[str] | None = 
 
     Args:
         predictor: What says how fast a job runs under a strategy.
-        names: Ids of records; None means all.
+        names: Ids of records; None means all but those gathered later.
     """
     named = _named()
-    return tuple(_case_of(named[name], predictor) for name in (named if names is None else names))
+    asked_for = [record["id"] for record in records()] if names is None else names
+    return tuple(_case_of(named[name], predictor) for name in asked_for)
 
 
 @functools.cache
 def _named() -> Mapping[str, Record]:
-    return {record["id"]: record for record in records()}
+    return {record["id"]: record for record in (*records(), *gathered())}
 
 
 def _case_of(record: Record, predictor: Predictor) -> SpeedCase:

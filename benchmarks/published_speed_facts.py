@@ -80,4 +80,5 @@ def host_of(hardware: Hardware) -> Hardware:
 
 def launcher(record: Record) -> str:
     """Who started the ranks of a record; DeepSpeed's launcher where nobody says it."""
-    return "torchrun" if source_of(record).prefix == _ONE_THREAD else "deepspeed"
+    said: str | None = record["config"].get("launcher")
+    return said or ("torchrun" if source_of(record).prefix == _ONE_THREAD else "deepspeed")

@@ -25,7 +25,13 @@ Record = Mapping[str, Any]
 
 _GIGABIT = 1e9 / 8  # bytes
 # A network's kind in the records -> a profile of its kind; Omni-Path has the latency and the zero copies of InfiniBand.
-_NETWORKS = {"efa": "efa-400g", "infiniband": "ib-hdr-200g", "omni-path": "ib-hdr-200g", "roce": "roce-400g"}
+_NETWORKS = {
+    "efa": "efa-400g",
+    "ethernet": "ethernet-25g",
+    "infiniband": "ib-hdr-200g",
+    "omni-path": "ib-hdr-200g",
+    "roce": "roce-400g",
+}
 _ANY_NETWORK = "infiniband"
 # Gb/s out of a node where no source says it, by the beginning of its GPU's name: what clouds and the reference designs
 # of the generation have (DGX A100 and ND A100 v4: 8 x 200, DGX H100 and ND H100 v5: 8 x 400; Alps: 4 x 200).

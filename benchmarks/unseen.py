@@ -1,0 +1,159 @@
+"""How dsgen does on runs that nobody here had seen when its models were made: memory, verdicts and speed, row by row.
+
+    python benchmarks/unseen.py [--check]
+
+benchmarks/data/published_3.json has the runs with their sources; docs/unseen.md is made of them. They are compared as
+published.py and published_speed.py compare all others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import functools
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from published_cases import LEFT_OUT, Case, case_of, gathered  # benchmarks/, beside this script
+from published_sources import GIB, source_of
+from published_speed_cases import SpeedCase, speed_cases
+
+__all__ = ["compared", "memory_cases", "page", "speeds"]
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "unseen.md"
+HEAD = """# On runs that dsgen had not seen
+
+{count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
+done. No constant was fitted on them, and none of their sources is among those of the [memory](published.md) and
+[speed](speed.md) pages. Where a row then showed a cause that was missing, the cause was built in, and the row stands
+here as it is now; what was found first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
+sample: people report what does not fit. benchmarks/data/published_3.json has the runs, with what was taken for granted
+in each; `nox -s published` writes this page.
+
+An error is dsgen's number less the measured one, of the measured one.
+"""
+
+
+@functools.cache
+def compared() -> tuple[Case, ...]:
+    """Every run with what became of its memory."""
+    return tuple(map(case_of, gathered()))
+
+
+def memory_cases() -> tuple[Case, ...]:
+    """Every run whose memory can be compared."""
+    return tuple(case for case in compared() if case.kind != LEFT_OUT and not case.apart)
+
+
+@functools.cache
+def speeds() -> tuple[SpeedCase, ...]:
+    """Every run whose speed can be compared."""
+    named = [record["id"] for record in gathered() if "tokens_per_second_per_gpu" in record["measured"]]
+    return tuple(case for case in speed_cases(names=named) if case.ours is not None)
+
+
+def page() -> str:
+    """docs/unseen.md."""
+    memory, speed = memory_cases(), speeds()
+    sources = {source_of(record).prefix for record in gathered()}
+    left = {case.name: case.reason for case in compared() if case.kind == LEFT_OUT and case.name not in _names(speed)}
+    left |= {case.name: f"{case.apart} (of its memory)" for case in compared() if case.apart}
+    parts = [
+        HEAD.format(count=len(gathered()), sources=len(sources)),
+        *_verdicts(memory),
+        *_peaks([case for case in memory if case.peaks]),
+        *_speeds(speed),
+        "## Left out",
+        "",
+        *(f"- {name}: {reason}" for name, reason in sorted(left.items())),
+    ]
+    return "\n".join([*parts, ""])
+
+
+def _names(those: Iterable[SpeedCase]) -> set[str]:
+    return {case.name for case in those}
+
+
+def _verdicts(those: Sequence[Case]) -> Iterator[str]:
+    yield from ["## Verdicts", "", "|  | runs | fits | uncertain | does not fit |", "| --- | --- | --- | --- | --- |"]
+    for fits, what in ((True, "ran"), (False, "ran out of memory")):
+        found = collections.Counter(case.verdict.value for case in those if case.fits is fits and case.verdict)
+        yield f"| {what} | {found.total()} | {found['fits']} | {found['uncertain']} | {found['does not fit']} |"
+    yield from ["", "Those that are wrong, and those that died where dsgen is not sure:", ""]
+    yield from ["| record | what ran | grade | it | dsgen says |", "| --- | --- | --- | --- | --- |"]
+    for case in those:
+        if case.right is False or (case.right is None and not case.fits):
+            assert case.verdict is not None
+            what = "ran" if case.fits else "died"
+            yield f"| {case.name} | {case.title} | {case.grade} | {what} | {case.verdict.value} |"
+    yield ""
+
+
+def _peaks(those: Sequence[Case]) -> Iterator[str]:
+    peaks = [(case, peak) for case in those for peak in case.peaks]
+    yield from ["## Peaks", "", _sum([peak.error for _, peak in peaks], [peak.within for _, peak in peaks]), ""]
+    yield from ["| record | what ran | grade | measured | dsgen | its interval | error | what it counts |"]
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for case, peak in peaks:
+        interval = f"{peak.low / GIB:.1f} to {peak.high / GIB:.1f}"
+        counts = peak.reading.value.partition(":")[0].partition(";")[0].partition(",")[0]
+        yield (
+            f"| {case.name} | {case.title} | {case.grade} | {peak.measured / GIB:.1f} GiB | {peak.ours / GIB:.1f} "
+            f"| {interval} | {peak.error:+.1%} | {counts} |"
+        )
+    yield ""
+
+
+def _speeds(those: Sequence[SpeedCase]) -> Iterator[str]:
+    yield from ["## Speed", ""]
+    yield "|  | rows | median error | median absolute error | in the interval |"
+    yield "| --- | --- | --- | --- | --- |"
+    groups = {
+        "all": lambda case: True,
+        "grade A and B": lambda case: case.grade != "C",
+        "DeepSpeed": lambda case: case.system == "deepspeed",
+        "CPU offload": lambda case: case.setup["offload"] != ("none", "none"),
+        **{f"stage {n}": (lambda case, n=n: case.setup["stage"] == n) for n in range(4)},
+    }
+    for name, belongs in groups.items():
+        group = [case for case in those if belongs(case)]
+        errors = [case.error for case in group]
+        yield (
+            f"| {name} | {len(group)} | {statistics.median(errors):+.1%} "
+            f"| {statistics.median(map(abs, errors)):.1%} | {sum(case.within for case in group)} |"
+        )
+    yield ""
+    yield "| record | model | GPUs | stage | grade | measured, tokens/s/GPU | dsgen | error | in the interval |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for case in those:
+        at = f"{case.setup['GPUs']} x {case.setup['GPU']}"
+        yield (
+            f"| {case.name} | {case.setup['model']} | {at} | {case.setup['stage']} | {case.grade} "
+            f"| {case.measured:,.0f} | {case.speed:,.0f} | {case.error:+.1%} | {'yes' if case.within else 'no'} |"
+        )
+    yield ""
+
+
+def _sum(errors: Sequence[float], within: Sequence[bool]) -> str:
+    return (
+        f"{len(errors)} numbers: median error {statistics.median(errors):+.1%}, median absolute error "
+        f"{statistics.median(map(abs, errors)):.1%}, {sum(within)} in the interval."
+    )
+
+
+def main() -> None:
+    """Write the page, or with --check compare it."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page would change")
+    text = page()
+    if options.parse_args().check:
+        if not PAGE.is_file() or PAGE.read_text("utf-8") != text:
+            sys.exit("docs/unseen.md is stale. Run: nox -s published")
+        return
+    PAGE.write_text(text, encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()
