@@ -21,6 +21,7 @@ from dsgen.shapes.findings import Span
 __all__ = [
     "LAUNCHED_DTYPE",
     "WORLD",
+    "ZERO_INIT",
     "Statement",
     "differs",
     "of_accelerate",
@@ -28,9 +29,12 @@ __all__ = [
     "of_training_file",
     "settles",
     "settles_all",
+    "shared",
 ]
 
 WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
+ZERO_INIT = "zero.Init"  # likewise: whether a model is made under it, which Accelerate calls so
+_ITS_FLAG = "zero3_init_flag"
 _MICRO = "train_micro_batch_size_per_gpu"
 _STEPS = "gradient_accumulation_steps"
 _NUMBERS = (
@@ -56,6 +60,7 @@ _DTYPES = ("bf16", "fp16")
 LAUNCHED_DTYPE = "mixed_precision"  # of `accelerate launch`; what its program is told of a dtype comes before it
 # What it says -> the dtype that is to be on; "no" says nothing, because the config's dtype is taken then.
 _LAUNCHED = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}
+_YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
 _AXOLOTL = {"micro_batch_size": "per_device_train_batch_size"}
 _ITS_MARK = "base_model"  # a key that every config of axolotl has
 
@@ -104,6 +109,9 @@ def of_program(start: Started, document: Document) -> tuple[Statement, ...]:
     if start.ranks is not None:
         ranks, option = start.ranks
         made.append(state(WORLD, ranks, ranks, option))
+    flag = start.options.get(_ITS_FLAG) if start.launcher == "accelerate" else None
+    if flag is not None and (under := _switched(flag.value)) is not None:
+        made.append(state(ZERO_INIT, under, under, flag))
     return tuple(made)
 
 
@@ -124,9 +132,13 @@ def of_training_file(document: Document, path: str) -> tuple[Statement, ...]:
     )
 
 
-def of_accelerate(document: Document, ranks: int) -> tuple[Statement, ...]:
-    """The number of GPUs that Accelerate's file fixes."""
-    return (_stated(document, "num_processes", WORLD, ranks, ranks),)
+def of_accelerate(document: Document, ranks: int | None) -> tuple[Statement, ...]:
+    """The number of GPUs that Accelerate's file fixes, and whether a model is made under zero.Init."""
+    made = [] if ranks is None else [_stated(document, "num_processes", WORLD, ranks, ranks)]
+    section = document.config.get("deepspeed_config") if isinstance(document.config, Mapping) else None
+    if isinstance(section, Mapping) and (on := _switched(section.get(_ITS_FLAG))) is not None:
+        made.append(_stated(document, f"deepspeed_config.{_ITS_FLAG}", ZERO_INIT, on, on))
+    return tuple(made)
 
 
 def settles(statements: Iterable[Statement]) -> dict[str, Any]:
@@ -149,6 +161,13 @@ def settles_all(trainings: Iterable[Iterable[Statement]]) -> dict[str, Any]:
     settled = [settles(said) for said in trainings]
     first, others = (settled[0], settled[1:]) if settled else ({}, [])
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+
+
+def shared(key: str, trainings: Iterable[Iterable[Statement]]) -> Statement | None:
+    """What every one of several trainings says of a key, and alike; None where one leaves it open."""
+    said = [next((one for one in training if one.key == key), None) for training in trainings]
+    first = said[0] if said else None
+    return first if all(one is not None and first and one.value == first.value for one in said) else None
 
 
 def _stated(document: Document, path: str, key: str, value: Any, said: Any) -> Statement:
@@ -213,6 +232,12 @@ def _read(text: str | None, switch: bool) -> Any:
     if switch:
         return {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}.get(text.lower())
     return _number(text)
+
+
+def _switched(value: Any) -> bool | None:
+    """A switch that went through an environment variable (accelerate's str_to_bool); None where it is none."""
+    text = str(value).lower()
+    return text in _YES if text in (*_YES, *_NO) else None
 
 
 def _number(text: str) -> int | float | None:

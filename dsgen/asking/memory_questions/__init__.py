@@ -7,7 +7,7 @@ from dsgen.asking.memory_questions.config_questions import ask_config, given, qu
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.first_failure import Failure
 from dsgen.asking.memory_questions.footprints import Footprint, answer
-from dsgen.asking.memory_questions.loaders import for_program
+from dsgen.asking.memory_questions.loaders import for_program, under_zero_init
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said
 from dsgen.asking.memory_questions.scenario_questions import ask
@@ -35,4 +35,5 @@ __all__ = [
     "observe",
     "observed",
     "question",
+    "under_zero_init",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from dsgen import targets
+from dsgen.asking.memory_questions.loaders import under_zero_init
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said, buffers, place, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
@@ -42,6 +43,7 @@ __all__ = ["ask_config", "given", "question"]
 
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _STAGE = "zero_optimization.stage"
+_WHOLE = 3  # the stage of zero.Init
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _BATCH_SAYS = "its batch keys, or --micro-batch and --accumulation, say it"
 # Wish that no config leaves open -> what does
@@ -97,6 +99,10 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, optimizer=optimizer)
     if not _above(job, "training.expandable_segments"):  # who runs a config of their own has torch's default settings
         training = attrs.evolve(training, expandable_segments=False)
+    made: str | None = None
+    if fixed["stage"] == _WHOLE and not _above(job, "training.zero_init"):
+        under, made = under_zero_init(training, source.zero_init)
+        training = attrs.evolve(training, zero_init=training.zero_init and under)
     asked = attrs.evolve(
         job,
         training=training,
@@ -114,8 +120,11 @@ def ask_config(job: Job, source: Source) -> Question:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
     if asked.foreach and chosen.offload_optimizer == "none":  # else it is DeepSpeed's CPU Adam
         said["AdamW foreach"] = _foreach(subject, job)
+    if made and not training.zero_init and source.zero_init:
+        said["zero init"] = Said(False, f"{source.zero_init.name}:{source.zero_init.line}")
     notes = (
         *job.warnings,
+        *([made] if made else ()),
         *_idle(job, subject),
         *doubts(asked, chosen, keys(subject.value)),
         *_notes(subject, asked, chosen),
