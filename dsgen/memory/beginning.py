@@ -12,11 +12,12 @@ from dsgen.memory.loading import loaded, under_zero_init
 from dsgen.memory.moments import Moment, ResidentStates, moment
 from dsgen.memory.numbers import splitting
 from dsgen.memory.shares import flattened
-from dsgen.memory.states import FP32, FUSED, States
+from dsgen.memory.states import ADAGRAD, FP32, FUSED, States
 from dsgen.memory.trained import wide_adapters
+from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["beginning"]
+__all__ = ["at_first", "beginning"]
 
 
 def beginning(
@@ -50,6 +51,14 @@ def beginning(
     if wrapped and job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
         first += size * states.own
     yield moment("init", held._replace(optimizer=optimizer, staged=0), first)
+
+
+def at_first(training: Training, layout: Plain, states: States) -> int:
+    """Bytes of optimizer states that are on the GPU when the first forward pass begins; a step makes the others."""
+    if not states.on_gpu:
+        return 0
+    wrapped = layout.stage == 0 and states.master > 0  # whose wrapper steps once
+    return states.moments if wrapped or training.optimizer == ADAGRAD else states.early
 
 
 def _coming_whole(job: Asked, layout: Plain, states: States) -> Iterator[Moment]:
