@@ -47,7 +47,7 @@ def beginning(
         yield moment("init", ResidentStates(held.weights, 0, 0, 0), temporaries=size * share)
     first = states.wide * states.own if states.on_gpu and states.master else 0
     wrapped = stage == 0 and states.master > 0
-    optimizer = held.optimizer if wrapped else states.early
+    optimizer = at_first(job.training, layout, states)
     if wrapped and job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
         first += size * states.own
     yield moment("init", held._replace(optimizer=optimizer, staged=0), first)
@@ -89,4 +89,10 @@ def _partitioned(
     whole = states.tensors.largest
     if layout.offload_param != "none":
         whole += -(-whole // states.ranks)  # this rank's share waits on the GPU beside it
-    yield moment("init", held._replace(optimizer=states.early, staged=0), grads, bucket, gathered=size * whole)
+    yield moment(
+        "init",
+        held._replace(optimizer=at_first(job.training, layout, states), staged=0),
+        grads,
+        bucket,
+        gathered=size * whole,
+    )

@@ -26,8 +26,8 @@ from dsgen.memory.loading import loaded
 from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, moment
 from dsgen.memory.runs import Run
-from dsgen.memory.states import FP32, FUSED, States, flattening, states
-from dsgen.memory.stepping import stepped
+from dsgen.memory.states import FP32, FUSED, MUON, States, flattening, states
+from dsgen.memory.stepping import making_states, stepped
 from dsgen.memory.together import Together, per_sequence, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model, Training
@@ -93,7 +93,7 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
 def passes_of(
     job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False
 ) -> tuple[tuple[Moment, ...], tuple[Moment, ...]]:
-    """Moments of forward and backward in the first step, and in a later one; see `parts` for the arguments."""
+    """Moments of forward, backward and step in the first step, and in a later one; see `parts` for the arguments."""
     return _passes(*_telling(job, layout, buffers, passes, single))
 
 
@@ -199,14 +199,25 @@ def _passes(
 ) -> tuple[tuple[Moment, ...], tuple[Moment, ...]]:
     of = _moments(asked, layout, buffers, accumulates, twice, anew)
     first, held = of.held()
-    return tuple(highest(of.first_step(first))), tuple(highest((*of.forward(held), *of.backward(held))))
+    before, began = of.unstepped(first), of
+    if of.states.among > 1 and layout.stage == 3:  # the first pass of all fetches nothing ahead
+        here = layout.offload_param == "none"
+        free = here and of.states.ranks == 1
+        began = of._replace(both=together(_run(asked, layout, anew), recording(buffers), False, here, free=free))
+    passed = (*of.recorded(before), *began.forward(before), *began.backward(before), *of.first_step(first))
+    return tuple(highest(passed)), tuple(highest((*of.forward(held), *of.backward(held), *of.step(first))))
+
+
+def _run(asked: Asked, layout: Plain, anew: bool) -> Run:
+    """A pass of a layout."""
+    lingers = asked.lingers_on or (asked.lingers and anew)
+    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers)
+    return Run(asked.model, asked.training, asked.seq_len, *rest)
 
 
 def _moments(asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool) -> "_Moments":
     held = states(asked, layout, buffers)
-    lingers = asked.lingers_on or (asked.lingers and anew)
-    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers)
-    run = Run(asked.model, asked.training, asked.seq_len, *rest)
+    run = _run(asked, layout, anew)
     here = layout.offload_param == "none"
     group = held.secondary.group if held.secondary and not anew else 0  # a later pass has all copies already
     free = here and held.ranks == 1 < held.among  # one replica of what AutoTP has split
@@ -246,22 +257,24 @@ class _Moments(NamedTuple):
         yield from self.forward(held)
         yield from self.recorded(self.unstepped(first))
         yield from self.backward(held)
+        yield from self.step(first)
+
+    def step(self, held: ResidentStates) -> Iterator[Moment]:
         kind, layout = self.job.training.optimizer, self.layout
-        rest = self.buffers, self.states, self.both, first, self.job.returns_wide
+        rest = self.buffers, self.states, self.both, held, self.job.returns_wide
         yield from stepped(kind, layout.stage, layout.precision, *rest)
+
+    def first_step(self, first: ResidentStates) -> Iterator[Moment]:
+        """The first step of all, which makes states; Muon's is taken for a later one."""
+        makes = self.layout.stage and self.states.on_gpu and self.job.training.optimizer != MUON
+        yield from self.step(self.unstepped(first) if makes else first)
+        if makes:
+            yield from making_states(self.layout.stage, self.buffers, self.states, self.both, first)
 
     def unstepped(self, first: ResidentStates) -> ResidentStates:
         """What is there in the passes of the first step: the states of most optimizers are not."""
         made = at_first(self.job.training, self.layout, self.states)
         return first._replace(optimizer=made, staged=0)
-
-    def first_step(self, first: ResidentStates) -> Iterator[Moment]:
-        """Forward and backward of the first step."""
-        before = self.unstepped(first)
-        yield from self.recorded(before)
-        if not (self.states.secondary and self.second):  # whose recorded pass is all of it
-            yield from self.forward(before)
-            yield from self.backward(before)
 
     def forward(self, held: ResidentStates) -> Iterator[Moment]:
         grads, bucket = start(self.states, self.layout.stage, self.buffers, self.accumulates)

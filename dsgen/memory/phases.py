@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dsgen.jobs.job import Job
 from dsgen.memory.moments import Moment
 from dsgen.memory.parts import Parts, passes_of
-from dsgen.memory.states import ADAGRAD, MUON
+from dsgen.memory.states import MUON
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["MEASURED", "PhaseMemory", "beyond", "highest_of", "named", "phases_of"]
@@ -94,7 +94,7 @@ def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: 
     first, later = passes_of(job, strategy, strategy.buffers, strategy.accumulation, single)
     unstepped = _unstepped(job, strategy, ram["training"])
     steps = [
-        [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, parts.moments, ram["training"])]
+        [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, moments, ram["training"])]
         for step, moments, host in ((1, first, unstepped), (2, later, ram["training"]))
     ]
     alike = all(one._replace(step=0) == other._replace(step=0) for one, other in zip(*steps, strict=True))
@@ -103,7 +103,7 @@ def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: 
 
 
 def _unstepped(job: Job, strategy: Strategy, training: Mapping[str, int]) -> Mapping[str, int]:
-    """A node's RAM before the first step has made the states of an optimizer there; of two it is not known."""
-    if strategy.offload_optimizer == "none" or job.training.optimizer in (ADAGRAD, MUON):
+    """A node's RAM before the first step has made the states of an optimizer there; of Muon it is not known."""
+    if strategy.offload_optimizer == "none" or job.training.optimizer == MUON:
         return training
     return {name: size for name, size in training.items() if name != _STATES}
