@@ -321,10 +321,11 @@ def _of_zero_init(source: Source) -> str | None:
     """What a person should know of the zero3_init_flag in a file: the engine runs with the newest Accelerate."""
     from dsgen.asking.memory_questions import under_zero_init
     from dsgen.deepspeed.keys import lookup
+    from dsgen.linting.statements import ZERO_INIT
     from dsgen.shapes.profiles import Training
 
     is_whole = lookup(source.document.config, "zero_optimization.stage")[1] == _WHOLE
-    return under_zero_init(Training(), source.zero_init)[1] if is_whole else None
+    return under_zero_init(Training(), source.beside.get(ZERO_INIT))[1] if is_whole else None
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Source:
         world_size: The number of ranks that the file, or the one that names it, fixes.
         read: Makes such a document of a new text and the document's name.
         told: DeepSpeed's key -> what every training that uses the config fills in where it says "auto".
-        zero_init: What every training that uses it says of zero.Init.
+        beside: What every training that uses it says of zero.Init and of an evaluation, as `statements.beside`.
     """
 
     document: Document
@@ -72,7 +72,7 @@ class Source:
     world_size: int | None = None
     read: Callable[[str, str], Document] = reader.read
     told: Mapping[str, Any] = attrs.field(factory=dict)
-    zero_init: Statement | None = None
+    beside: Mapping[str, Statement] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -200,8 +200,8 @@ def _in_its_job(source: Source, place: str, claims: _Claims, target: str | None)
 
     every = [use.said for use in uses]
     settled = {**source.told, **statements.settles_all(every)}
-    made = source.zero_init or statements.shared(statements.ZERO_INIT, every)
-    return attrs.evolve(source, document=judged(source.document), read=read, told=settled, zero_init=made)
+    beside = {**statements.beside(every), **source.beside}
+    return attrs.evolve(source, document=judged(source.document), read=read, told=settled, beside=beside)
 
 
 def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[Source, Sequence[Path]] | None:
@@ -258,8 +258,8 @@ def _of_arguments(
     from dsgen.linting import statements
 
     told = statements.settles(wrapped.said)
-    made = statements.shared(statements.ZERO_INIT, [wrapped.said])
-    return _given(known, target, document=wrapped.document, read=read, told=told, zero_init=made), wrapped.files
+    beside = statements.beside([wrapped.said])
+    return _given(known, target, document=wrapped.document, read=read, told=told, beside=beside), wrapped.files
 
 
 def _given(file: _File, target: str | None, **known: Any) -> Source:

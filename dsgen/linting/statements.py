@@ -19,21 +19,23 @@ from dsgen.linting.launch_files import Passed, Started
 from dsgen.shapes.findings import Span
 
 __all__ = [
+    "EVALUATION",
     "LAUNCHED_DTYPE",
     "WORLD",
     "ZERO_INIT",
     "Statement",
+    "beside",
     "differs",
     "of_accelerate",
     "of_program",
     "of_training_file",
     "settles",
     "settles_all",
-    "shared",
 ]
 
 WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
 ZERO_INIT = "zero.Init"  # likewise: whether a model is made under it, which Accelerate calls so
+EVALUATION = "Evaluation"  # likewise: sequences of an evaluation's batch on one GPU
 _ITS_FLAG = "zero3_init_flag"
 _MICRO = "train_micro_batch_size_per_gpu"
 _STEPS = "gradient_accumulation_steps"
@@ -49,6 +51,7 @@ _NUMBERS = (
     ("adam_epsilon", "optimizer.params.eps"),
     ("warmup_steps", "scheduler.params.warmup_num_steps"),
     ("max_steps", "scheduler.params.total_num_steps"),
+    ("per_device_eval_batch_size", EVALUATION),
 )
 _BETAS = "optimizer.params.betas"  # the list that adam_beta1 and adam_beta2 make
 _BETA_COUNT = 2  # items of it
@@ -61,7 +64,7 @@ LAUNCHED_DTYPE = "mixed_precision"  # of `accelerate launch`; what its program i
 # What it says -> the dtype that is to be on; "no" says nothing, because the config's dtype is taken then.
 _LAUNCHED = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}
 _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
-_AXOLOTL = {"micro_batch_size": "per_device_train_batch_size"}
+_AXOLOTL = {"micro_batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size"}
 _ITS_MARK = "base_model"  # a key that every config of axolotl has
 
 
@@ -163,11 +166,15 @@ def settles_all(trainings: Iterable[Iterable[Statement]]) -> dict[str, Any]:
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
 
 
-def shared(key: str, trainings: Iterable[Iterable[Statement]]) -> Statement | None:
-    """What every one of several trainings says of a key, and alike; None where one leaves it open."""
-    said = [next((one for one in training if one.key == key), None) for training in trainings]
-    first = said[0] if said else None
-    return first if all(one is not None and first and one.value == first.value for one in said) else None
+def beside(trainings: Iterable[Iterable[Statement]]) -> dict[str, Statement]:
+    """ZERO_INIT and EVALUATION -> what every one of several trainings says of it, and alike; no config has them."""
+    said = [{one.key: one for one in training} for training in trainings]
+    first = said[0] if said else {}
+    return {
+        key: first[key]
+        for key in (ZERO_INIT, EVALUATION)
+        if key in first and all(key in one and one[key].value == first[key].value for one in said)
+    }
 
 
 def _stated(document: Document, path: str, key: str, value: Any, said: Any) -> Statement:

@@ -9,12 +9,13 @@ from dsgen.asking.memory_questions.first_failure import Failure
 from dsgen.asking.memory_questions.footprints import Footprint, answer
 from dsgen.asking.memory_questions.loaders import for_program, under_zero_init
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
-from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said
+from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said
 from dsgen.asking.memory_questions.scenario_questions import ask
 
 __all__ = [
     "CHOSEN",
     "DEFAULT",
+    "EVALUATED",
     "READINGS",
     "Alternative",
     "Change",

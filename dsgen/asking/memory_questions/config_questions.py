@@ -12,7 +12,7 @@ import attrs
 
 from dsgen import targets
 from dsgen.asking.memory_questions.loaders import under_zero_init
-from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said, buffers, place, said_of
+from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said, buffers, place, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
     ask,
@@ -29,6 +29,7 @@ from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
 from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
+from dsgen.linting.statements import EVALUATION, ZERO_INIT, Statement
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, sized
@@ -101,7 +102,7 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, expandable_segments=False)
     made: str | None = None
     if fixed["stage"] == _WHOLE and not _above(job, "training.zero_init"):
-        under, made = under_zero_init(training, source.zero_init)
+        under, made = under_zero_init(training, source.beside.get(ZERO_INIT))
         training = attrs.evolve(training, zero_init=training.zero_init and under)
     asked = attrs.evolve(
         job,
@@ -120,8 +121,11 @@ def ask_config(job: Job, source: Source) -> Question:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
     if asked.foreach and chosen.offload_optimizer == "none":  # else it is DeepSpeed's CPU Adam
         said["AdamW foreach"] = _foreach(subject, job)
-    if made and not training.zero_init and source.zero_init:
-        said["zero init"] = Said(False, f"{source.zero_init.name}:{source.zero_init.line}")
+    if made and not training.zero_init:
+        said["zero init"] = Said(False, _stated(source.beside[ZERO_INIT]))
+    batch = source.beside.get(EVALUATION)
+    if batch is not None and _whole(batch.value):
+        said[EVALUATED] = Said(batch.value, _stated(batch))
     notes = (
         *job.warnings,
         *([made] if made else ()),
@@ -130,6 +134,10 @@ def ask_config(job: Job, source: Source) -> Question:
         *_notes(subject, asked, chosen),
     )
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+
+
+def _stated(statement: Statement) -> str:
+    return f"{statement.name}:{statement.line}"
 
 
 def _foreach(subject: Subject, job: Job) -> Said:
