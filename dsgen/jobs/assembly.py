@@ -23,6 +23,7 @@ from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.near_misses import offer
+from dsgen.shapes.optimizer_names import is_paged
 from dsgen.shapes.pins import collect
 from dsgen.shapes.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 
@@ -250,6 +251,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *folded.warnings,
             *_spread(cluster, nodes, per_node, hardware.gpus_per_node, names.get("hardware", "as it is said")),
             *warnings,
+            *_paged(wishes, provenance),
             *contradictions(hardware, model, wishes, provenance, known.version),
         ),
     )
@@ -300,6 +302,16 @@ def _spread(cluster: Cluster, nodes: int, per_node: int, full: int, hardware: st
     has = "" if per_node == full else f", where one has {full}"
     otherwise = "say --nodes, or --set hardware.gpus_per_node=N for nodes of another size"
     return (f"{cluster.gpus} GPUs {SPREAD} {nodes} nodes of {per_node}{has}, by the hardware {hardware}; {otherwise}",)
+
+
+def _paged(wishes: Training, provenance: Provenance) -> Iterator[str]:
+    """That the states of a paged optimizer are counted where they are as long as there is room."""
+    winner = provenance.winner("training.optimizer")
+    if winner is not None and is_paged(winner.value):
+        yield (
+            f"{winner.value} ({winner.origin}) is counted as {wishes.optimizer}, its states on the GPU: what is paged "
+            "leaves for RAM where the GPU is full, and steps more slowly"
+        )
 
 
 def _network(
