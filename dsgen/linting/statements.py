@@ -21,6 +21,7 @@ from dsgen.shapes.findings import Span
 __all__ = [
     "EVALUATION",
     "LAUNCHED_DTYPE",
+    "OPTIMIZER",
     "WORLD",
     "ZERO_INIT",
     "Statement",
@@ -36,7 +37,9 @@ __all__ = [
 WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
 ZERO_INIT = "zero.Init"  # likewise: whether a model is made under it, which Accelerate calls so
 EVALUATION = "Evaluation"  # likewise: sequences of an evaluation's batch on one GPU
+OPTIMIZER = "Optimizer"  # likewise: the one that the program makes where the config has none
 _ITS_FLAG = "zero3_init_flag"
+_OPTIM = "optim"
 _MICRO = "train_micro_batch_size_per_gpu"
 _STEPS = "gradient_accumulation_steps"
 _NUMBERS = (
@@ -64,7 +67,8 @@ LAUNCHED_DTYPE = "mixed_precision"  # of `accelerate launch`; what its program i
 # What it says -> the dtype that is to be on; "no" says nothing, because the config's dtype is taken then.
 _LAUNCHED = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}
 _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
-_AXOLOTL = {"micro_batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size"}
+_AXOLOTL = {"micro_batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size",
+            "optimizer": _OPTIM}  # fmt: skip
 _ITS_MARK = "base_model"  # a key that every config of axolotl has
 
 
@@ -105,6 +109,8 @@ def of_program(start: Started, document: Document) -> tuple[Statement, ...]:
 
     values = {name: _read(argument.value, name in (*_DTYPES, _FINDS_OUT)) for name, argument in said.items()}
     made = [state(key, value, values[name], said[name]) for name, key, value in _keys(values)]
+    if _OPTIM in said and (optim := said[_OPTIM].value):
+        made.append(state(OPTIMIZER, optim, optim, said[_OPTIM]))
     launched = start.options.get(LAUNCHED_DTYPE) if start.launcher == "accelerate" else None
     if launched is not None and not any(values.get(dtype) for dtype in _DTYPES):
         on = _LAUNCHED.get((launched.value or "").lower())
@@ -129,10 +135,13 @@ def of_training_file(document: Document, path: str) -> tuple[Statement, ...]:
     names = _AXOLOTL if _ITS_MARK in section else {}
     written = {names.get(name, name): name for name in section if isinstance(name, str)}
     values = {name: _plain(section[own]) for name, own in written.items()}
-    return tuple(
-        _stated(document, f"{before}.{written[name]}" if before else written[name], key, value, values[name])
-        for name, key, value in _keys(values)
-    )
+
+    def state(name: str, key: str, value: Any, said: Any) -> Statement:
+        return _stated(document, f"{before}.{written[name]}" if before else written[name], key, value, said)
+
+    made = [state(name, key, value, values[name]) for name, key, value in _keys(values)]
+    optim = section[written[_OPTIM]] if _OPTIM in written else None
+    return (*made, state(_OPTIM, OPTIMIZER, optim, optim)) if isinstance(optim, str) else tuple(made)
 
 
 def of_accelerate(document: Document, ranks: int | None) -> tuple[Statement, ...]:
@@ -167,12 +176,12 @@ def settles_all(trainings: Iterable[Iterable[Statement]]) -> dict[str, Any]:
 
 
 def beside(trainings: Iterable[Iterable[Statement]]) -> dict[str, Statement]:
-    """ZERO_INIT and EVALUATION -> what every one of several trainings says of it, and alike; no config has them."""
+    """ZERO_INIT, EVALUATION and OPTIMIZER -> what every one of several trainings says of it, and alike."""
     said = [{one.key: one for one in training} for training in trainings]
     first = said[0] if said else {}
     return {
         key: first[key]
-        for key in (ZERO_INIT, EVALUATION)
+        for key in (ZERO_INIT, EVALUATION, OPTIMIZER)
         if key in first and all(key in one and one[key].value == first[key].value for one in said)
     }
 

@@ -9,6 +9,7 @@ import pytest
 
 import dsgen
 from dsgen.asking.memory_questions import Question, ask_config
+from dsgen.cli.simulate import _of_zero_init
 from dsgen.linting import config_reader
 
 FILE = """distributed_type: DEEPSPEED
@@ -107,3 +108,11 @@ def test_trainings_that_differ_say_nothing_of_their_config(flags: list[str], mad
     Path("run.sh").write_text("".join(f"{words} {flag} train.py\n" for flag in flags))
 
     assert asked("run.sh", **OLD).job.training.zero_init is made
+
+
+@pytest.mark.parametrize(("flag", "stage", "warned"), [("false", 3, True), ("true", 3, False), ("false", 2, False)])
+def test_a_simulation_runs_the_newest_and_says_that_it_is_not_obeyed(flag: str, stage: int, warned: bool) -> None:
+    write(flag, stage)
+    told = _of_zero_init(config_reader.read("acc.yaml"))
+
+    assert (told is not None and "--no-zero-init" in told) is warned
