@@ -15,6 +15,7 @@ import cattrs
 from dsgen.shapes.errors import DsgenError, joined, mistake, nearest
 from dsgen.shapes.layers import Origin, Provenance, show
 from dsgen.shapes.near_misses import offer
+from dsgen.shapes.optimizer_names import meant
 from dsgen.shapes.pins import LARGEST_COUNT
 from dsgen.shapes.profiles import yaml_name
 from dsgen.shapes.units import UNITS, parse
@@ -212,6 +213,8 @@ def _choice_hook(kind: Any) -> Hook:
     def read(value: Any, _: Any) -> str:
         if isinstance(value, str) and value in choices:
             return value
+        if (known := meant(value)) in choices:  # an optimizer has many names
+            return str(known)
         close = nearest(str(value), choices)
         hint = f"; {offer(close[:1])}" if close else ""
         raise _WrongError(value, f"it must be one of {', '.join(choices)}{hint}")

@@ -25,6 +25,13 @@ __all__ = ["command"]
     multiple=True,
     help="What a run of it took, to compare: allocated, reserved or nvidia-smi; repeatable.",
 )
+@click.option(
+    "--eval-batch",
+    "evaluated",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Sequences of an evaluation on each GPU; 0: there is none (default: as a training file says, or 8).",
+)
 @click.option("--all", "every", is_flag=True, help="Every stage and offload with and without checkpointing.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
 def command(
@@ -33,6 +40,7 @@ def command(
     world_size: str | None,
     target: str | None,
     observed: tuple[str, ...],
+    evaluated: int | None,
     every: bool,
     form: str,
     **options: Any,
@@ -53,6 +61,8 @@ def command(
 
     readings = memory_questions.observed(observed)
     asked = question_from(scenario, config, gpus_from(options, world_size), target)
+    if evaluated is not None:
+        asked = asked.evaluating(evaluated, "--eval-batch")
     answered = memory_questions.answer(asked, every, readings)
     if form == "json":
         emit(json.dumps(report.data(answered), indent=2), "json", nl=True)

@@ -19,6 +19,7 @@ from dsgen.documents.writing import ensure_writable, write_atomically
 from dsgen.jobs.contradictions import ADAPTERS
 
 if TYPE_CHECKING:
+    from dsgen.linting.sources import Source
     from dsgen.simulating import Options, Request, Simulation
 
 __all__ = ["command"]
@@ -31,6 +32,7 @@ _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "tar
                 "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
+_WHOLE = 3  # the stage of zero.Init
 _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
 
 
@@ -276,6 +278,8 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.", code="missing")
     if wished["nodes"] and isinstance(wished["nodes"], int) and isinstance(world, int):
         per_node = per_node or -(-world // wished["nodes"])
+    if wished["zero_init"] is None and (told := _of_zero_init(source)):
+        click.echo(f"warning: {told}", err=True)
     hardware = _hardware(options, wished)
     targets = wished["lora_targets"]
     return simulating.from_config(
@@ -311,6 +315,17 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         ),
         title=config,
     )
+
+
+def _of_zero_init(source: Source) -> str | None:
+    """What a person should know of the zero3_init_flag in a file: the engine runs with the newest Accelerate."""
+    from dsgen.asking.memory_questions import under_zero_init
+    from dsgen.deepspeed.keys import lookup
+    from dsgen.linting.statements import ZERO_INIT
+    from dsgen.shapes.profiles import Training
+
+    is_whole = lookup(source.document.config, "zero_optimization.stage")[1] == _WHOLE
+    return under_zero_init(Training(), source.beside.get(ZERO_INIT))[1] if is_whole else None
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ NVIDIA_NAMES: Mapping[str, str] = {
     "H200": "h200-141g",
     "H800": "h800-80g",
     "L4": "l4-24g",
+    "L20": "l20-48g",
     "L40S": "l40s-48g",
     "RTX 6000 Ada Generation": "rtx6000ada-48g",
     "RTX A6000": "rtxa6000-48g",

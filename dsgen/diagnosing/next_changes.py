@@ -64,12 +64,9 @@ class Way:
 
 def phase_bytes(memory: MemoryEstimate, place: str, phase: str | None) -> int:
     """What a place holds in a phase of training; at the peak where the phase is not one that is computed."""
-    for one in memory.phases:
-        if one.phase == phase:
-            parts = one.gpu_bytes if place == "gpu" else one.host_bytes
-            if parts:
-                return parts
-    return int(getattr(memory, place).peak_bytes)
+    of_phase = (one for one in memory.phases if one.phase == phase)
+    most = max((one.gpu_bytes if place == "gpu" else one.host_bytes for one in of_phase), default=0)
+    return most or int(getattr(memory, place).peak_bytes)
 
 
 def less_memory(question: Question, place: str, phase: str | None, missing_bytes: int) -> tuple[NextChange, ...]:

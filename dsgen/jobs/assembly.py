@@ -23,10 +23,11 @@ from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.near_misses import offer
+from dsgen.shapes.optimizer_names import is_paged
 from dsgen.shapes.pins import collect
 from dsgen.shapes.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 
-__all__ = ["assemble", "canonical"]
+__all__ = ["SPREAD", "assemble", "canonical"]
 
 OLD_BF16 = "bfloat16"  # DeepSpeed's old name of the section bf16
 # Keys whose true and false stand for other keys: what to write, so that the search can follow it. (false, true)
@@ -42,6 +43,7 @@ INSTEAD = {
     ),
 }
 LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
+SPREAD = "are taken as"  # by what a warning of nodes that nobody counted is found
 ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
 
 
@@ -247,7 +249,9 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         warnings=(
             *(left_open(said, known) if whole is None else ()),
             *folded.warnings,
+            *_spread(cluster, nodes, per_node, hardware.gpus_per_node, names.get("hardware", "as it is said")),
             *warnings,
+            *_paged(wishes, provenance),
             *contradictions(hardware, model, wishes, provenance, known.version),
         ),
     )
@@ -289,6 +293,25 @@ def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tupl
             code="contradiction",
         )
     return nodes, cluster.gpus // nodes
+
+
+def _spread(cluster: Cluster, nodes: int, per_node: int, full: int, hardware: str) -> tuple[str, ...]:
+    """Over how many nodes GPUs are spread that somebody counted, where nobody counts the nodes."""
+    if nodes == 1 or cluster.nodes is not None:
+        return ()
+    has = "" if per_node == full else f", where one has {full}"
+    otherwise = "say --nodes, or --set hardware.gpus_per_node=N for nodes of another size"
+    return (f"{cluster.gpus} GPUs {SPREAD} {nodes} nodes of {per_node}{has}, by the hardware {hardware}; {otherwise}",)
+
+
+def _paged(wishes: Training, provenance: Provenance) -> Iterator[str]:
+    """That the states of a paged optimizer are counted where they are as long as there is room."""
+    winner = provenance.winner("training.optimizer")
+    if winner is not None and is_paged(winner.value):
+        yield (
+            f"{winner.value} ({winner.origin}) is counted as {wishes.optimizer}, its states on the GPU: what is paged "
+            "leaves for RAM where the GPU is full, and steps more slowly"
+        )
 
 
 def _network(

@@ -27,6 +27,7 @@ __all__ = [
     "evaluates_in_chunks",
     "knows_liger_kernels",
     "must_reenter",
+    "obeys_zero3_init_flag",
     "with_liger_kernels",
 ]
 
@@ -54,6 +55,10 @@ _FUSED, _FUSED_TORCH = (4, 54), (2, 8)
 # 5.14.0 does not. Without it Liger's forward makes all logits when it does not train (liger-kernel 0.4.2 to 0.8.4,
 # transformers/model/qwen2.py, lce_forward).
 _SKIPS_LOGITS = (5, 15)
+# The first release of transformers behind Accelerate 1.0, by their dates (1.0.0 is of 7 October 2024, 4.46.0 of the
+# 24th, and 4.45.0 of the month before). Since then Accelerate says a stage 3 to from_pretrained whatever its
+# zero3_init_flag is (utils/dataclasses.py, set_deepspeed_weakref, huggingface/accelerate#3097).
+_BEHIND_ACCELERATE_1 = (4, 46)
 _OLDEST_KERNELS = (0, 4, 1)  # the first release whose norms of Gemma 2 are right; their work space was another before
 _KNOWS_SKIPPING = (0, 6)  # the first release of Liger whose forwards have an argument of that name
 _NEWEST = 99  # a part of a release above all that are known
@@ -127,6 +132,11 @@ def evaluates_in_chunks(training: Training) -> bool:
     """Whether an evaluation by the Trainer never holds all logits, as its training does not."""
     old = _before(training.transformers, _SKIPS_LOGITS) or _before(training.liger, _KNOWS_SKIPPING)
     return training.chunked_loss and not old
+
+
+def obeys_zero3_init_flag(training: Training) -> bool:
+    """Whether Accelerate is of a release that makes no model under zero.Init where zero3_init_flag is false."""
+    return _before(training.transformers, _BEHIND_ACCELERATE_1)
 
 
 def _before(release: str | None, first: tuple[int, ...]) -> bool:

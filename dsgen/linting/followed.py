@@ -117,8 +117,8 @@ def _told(text: str, name: str, open_file: Callable[[Path], str | None], depth: 
 def _of_wrapped(wrapped: wrapped_configs.Wrapped) -> Told:
     whole = wrapped.document.whole or wrapped.document
     said = statements.of_training_file(whole, wrapped.key) if wrapped.key and wrapped.target is not None else ()
-    if not wrapped.key and wrapped.world_size is not None:
-        said = statements.of_accelerate(whole, wrapped.world_size)
+    if not wrapped.key:
+        said = wrapped.said
     uses = tuple(Use(config=file, target=wrapped.target, ranks=wrapped.world_size, said=said) for file in wrapped.files)
     return Told(uses=uses)
 

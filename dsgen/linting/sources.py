@@ -22,6 +22,7 @@ from dsgen.linting import launch_files
 
 if TYPE_CHECKING:
     from dsgen.linting.followed import Told, Use
+    from dsgen.linting.statements import Statement
     from dsgen.linting.wrapped_configs import Wrapped
 
 __all__ = ["STDIN", "Source", "documents", "inside", "named_by"]
@@ -61,6 +62,7 @@ class Source:
         world_size: The number of ranks that the file, or the one that names it, fixes.
         read: Makes such a document of a new text and the document's name.
         told: DeepSpeed's key -> what every training that uses the config fills in where it says "auto".
+        beside: What every training that uses it says of zero.Init and of an evaluation, as `statements.beside`.
     """
 
     document: Document
@@ -70,6 +72,7 @@ class Source:
     world_size: int | None = None
     read: Callable[[str, str], Document] = reader.read
     told: Mapping[str, Any] = attrs.field(factory=dict)
+    beside: Mapping[str, Statement] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -195,8 +198,10 @@ def _in_its_job(source: Source, place: str, claims: _Claims, target: str | None)
     def read(text: str, name: str) -> Document:
         return judged(source.read(text, name))
 
-    settled = {**source.told, **statements.settles_all([use.said for use in uses])}
-    return attrs.evolve(source, document=judged(source.document), read=read, told=settled)
+    every = [use.said for use in uses]
+    settled = {**source.told, **statements.settles_all(every)}
+    beside = {**statements.beside(every), **source.beside}
+    return attrs.evolve(source, document=judged(source.document), read=read, told=settled, beside=beside)
 
 
 def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[Source, Sequence[Path]] | None:
@@ -253,7 +258,8 @@ def _of_arguments(
     from dsgen.linting import statements
 
     told = statements.settles(wrapped.said)
-    return _given(known, target, document=wrapped.document, read=read, told=told), wrapped.files
+    beside = statements.beside([wrapped.said])
+    return _given(known, target, document=wrapped.document, read=read, told=told, beside=beside), wrapped.files
 
 
 def _given(file: _File, target: str | None, **known: Any) -> Source:

@@ -19,9 +19,13 @@ from dsgen.linting.launch_files import Passed, Started
 from dsgen.shapes.findings import Span
 
 __all__ = [
+    "EVALUATION",
     "LAUNCHED_DTYPE",
+    "OPTIMIZER",
     "WORLD",
+    "ZERO_INIT",
     "Statement",
+    "beside",
     "differs",
     "of_accelerate",
     "of_program",
@@ -31,6 +35,11 @@ __all__ = [
 ]
 
 WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
+ZERO_INIT = "zero.Init"  # likewise: whether a model is made under it, which Accelerate calls so
+EVALUATION = "Evaluation"  # likewise: sequences of an evaluation's batch on one GPU
+OPTIMIZER = "Optimizer"  # likewise: the one that the program makes where the config has none
+_ITS_FLAG = "zero3_init_flag"
+_OPTIM = "optim"
 _MICRO = "train_micro_batch_size_per_gpu"
 _STEPS = "gradient_accumulation_steps"
 _NUMBERS = (
@@ -45,6 +54,7 @@ _NUMBERS = (
     ("adam_epsilon", "optimizer.params.eps"),
     ("warmup_steps", "scheduler.params.warmup_num_steps"),
     ("max_steps", "scheduler.params.total_num_steps"),
+    ("per_device_eval_batch_size", EVALUATION),
 )
 _BETAS = "optimizer.params.betas"  # the list that adam_beta1 and adam_beta2 make
 _BETA_COUNT = 2  # items of it
@@ -56,7 +66,9 @@ _DTYPES = ("bf16", "fp16")
 LAUNCHED_DTYPE = "mixed_precision"  # of `accelerate launch`; what its program is told of a dtype comes before it
 # What it says -> the dtype that is to be on; "no" says nothing, because the config's dtype is taken then.
 _LAUNCHED = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}
-_AXOLOTL = {"micro_batch_size": "per_device_train_batch_size"}
+_YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
+_AXOLOTL = {"micro_batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size",
+            "optimizer": _OPTIM}  # fmt: skip
 _ITS_MARK = "base_model"  # a key that every config of axolotl has
 
 
@@ -97,6 +109,8 @@ def of_program(start: Started, document: Document) -> tuple[Statement, ...]:
 
     values = {name: _read(argument.value, name in (*_DTYPES, _FINDS_OUT)) for name, argument in said.items()}
     made = [state(key, value, values[name], said[name]) for name, key, value in _keys(values)]
+    if _OPTIM in said and (optim := said[_OPTIM].value):
+        made.append(state(OPTIMIZER, optim, optim, said[_OPTIM]))
     launched = start.options.get(LAUNCHED_DTYPE) if start.launcher == "accelerate" else None
     if launched is not None and not any(values.get(dtype) for dtype in _DTYPES):
         on = _LAUNCHED.get((launched.value or "").lower())
@@ -104,6 +118,9 @@ def of_program(start: Started, document: Document) -> tuple[Statement, ...]:
     if start.ranks is not None:
         ranks, option = start.ranks
         made.append(state(WORLD, ranks, ranks, option))
+    flag = start.options.get(_ITS_FLAG) if start.launcher == "accelerate" else None
+    if flag is not None and (under := _switched(flag.value)) is not None:
+        made.append(state(ZERO_INIT, under, under, flag))
     return tuple(made)
 
 
@@ -118,15 +135,22 @@ def of_training_file(document: Document, path: str) -> tuple[Statement, ...]:
     names = _AXOLOTL if _ITS_MARK in section else {}
     written = {names.get(name, name): name for name in section if isinstance(name, str)}
     values = {name: _plain(section[own]) for name, own in written.items()}
-    return tuple(
-        _stated(document, f"{before}.{written[name]}" if before else written[name], key, value, values[name])
-        for name, key, value in _keys(values)
-    )
+
+    def state(name: str, key: str, value: Any, said: Any) -> Statement:
+        return _stated(document, f"{before}.{written[name]}" if before else written[name], key, value, said)
+
+    made = [state(name, key, value, values[name]) for name, key, value in _keys(values)]
+    optim = section[written[_OPTIM]] if _OPTIM in written else None
+    return (*made, state(_OPTIM, OPTIMIZER, optim, optim)) if isinstance(optim, str) else tuple(made)
 
 
-def of_accelerate(document: Document, ranks: int) -> tuple[Statement, ...]:
-    """The number of GPUs that Accelerate's file fixes."""
-    return (_stated(document, "num_processes", WORLD, ranks, ranks),)
+def of_accelerate(document: Document, ranks: int | None) -> tuple[Statement, ...]:
+    """The number of GPUs that Accelerate's file fixes, and whether a model is made under zero.Init."""
+    made = [] if ranks is None else [_stated(document, "num_processes", WORLD, ranks, ranks)]
+    section = document.config.get("deepspeed_config") if isinstance(document.config, Mapping) else None
+    if isinstance(section, Mapping) and (on := _switched(section.get(_ITS_FLAG))) is not None:
+        made.append(_stated(document, f"deepspeed_config.{_ITS_FLAG}", ZERO_INIT, on, on))
+    return tuple(made)
 
 
 def settles(statements: Iterable[Statement]) -> dict[str, Any]:
@@ -149,6 +173,17 @@ def settles_all(trainings: Iterable[Iterable[Statement]]) -> dict[str, Any]:
     settled = [settles(said) for said in trainings]
     first, others = (settled[0], settled[1:]) if settled else ({}, [])
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+
+
+def beside(trainings: Iterable[Iterable[Statement]]) -> dict[str, Statement]:
+    """ZERO_INIT, EVALUATION and OPTIMIZER -> what every one of several trainings says of it, and alike."""
+    said = [{one.key: one for one in training} for training in trainings]
+    first = said[0] if said else {}
+    return {
+        key: first[key]
+        for key in (ZERO_INIT, EVALUATION, OPTIMIZER)
+        if key in first and all(key in one and one[key].value == first[key].value for one in said)
+    }
 
 
 def _stated(document: Document, path: str, key: str, value: Any, said: Any) -> Statement:
@@ -213,6 +248,12 @@ def _read(text: str | None, switch: bool) -> Any:
     if switch:
         return {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}.get(text.lower())
     return _number(text)
+
+
+def _switched(value: Any) -> bool | None:
+    """A switch that went through an environment variable (accelerate's str_to_bool); None where it is none."""
+    text = str(value).lower()
+    return text in _YES if text in (*_YES, *_NO) else None
 
 
 def _number(text: str) -> int | float | None:

@@ -43,7 +43,7 @@ class Wrapped:
         world_size: The number of ranks that it fixes.
         files: The config files that it names and that are there.
         key: Path of the key that names or holds the config, in a training file.
-        said: What such a file says of a config that it holds.
+        said: What such a file says of a config that it holds, or Accelerate's of the one that it names too.
     """
 
     document: Document
@@ -103,7 +103,8 @@ def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:
         paths=accelerate_files.paths(config),
     )
     ranks = accelerate_files.processes(config)
-    return Wrapped(document=document, wraps=True, target="accelerate", world_size=ranks, files=files)
+    said = statements.of_accelerate(whole, ranks)
+    return Wrapped(document=document, wraps=True, target="accelerate", world_size=ranks, files=files, said=said)
 
 
 def _part(

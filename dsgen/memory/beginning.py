@@ -12,11 +12,12 @@ from dsgen.memory.loading import loaded, under_zero_init
 from dsgen.memory.moments import Moment, ResidentStates, moment
 from dsgen.memory.numbers import splitting
 from dsgen.memory.shares import flattened
-from dsgen.memory.states import FP32, FUSED, States
+from dsgen.memory.states import ADAGRAD, FP32, FUSED, States
 from dsgen.memory.trained import wide_adapters
+from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["beginning"]
+__all__ = ["at_first", "beginning"]
 
 
 def beginning(
@@ -46,10 +47,18 @@ def beginning(
         yield moment("init", ResidentStates(held.weights, 0, 0, 0), temporaries=size * share)
     first = states.wide * states.own if states.on_gpu and states.master else 0
     wrapped = stage == 0 and states.master > 0
-    optimizer = held.optimizer if wrapped else states.early
+    optimizer = at_first(job.training, layout, states)
     if wrapped and job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
         first += size * states.own
     yield moment("init", held._replace(optimizer=optimizer, staged=0), first)
+
+
+def at_first(training: Training, layout: Plain, states: States) -> int:
+    """Bytes of optimizer states that are on the GPU when the first forward pass begins; a step makes the others."""
+    if not states.on_gpu:
+        return 0
+    wrapped = layout.stage == 0 and states.master > 0  # whose wrapper steps once
+    return states.moments if wrapped or training.optimizer == ADAGRAD else states.early
 
 
 def _coming_whole(job: Asked, layout: Plain, states: States) -> Iterator[Moment]:
@@ -80,4 +89,10 @@ def _partitioned(
     whole = states.tensors.largest
     if layout.offload_param != "none":
         whole += -(-whole // states.ranks)  # this rank's share waits on the GPU beside it
-    yield moment("init", held._replace(optimizer=states.early, staged=0), grads, bucket, gathered=size * whole)
+    yield moment(
+        "init",
+        held._replace(optimizer=at_first(job.training, layout, states), staged=0),
+        grads,
+        bucket,
+        gathered=size * whole,
+    )

@@ -2,7 +2,7 @@
 
 import enum
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,9 +12,9 @@ from dsgen.jobs.job import Job
 from dsgen.memory.asked import tells
 from dsgen.memory.hosts import Host
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
-from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import WORKSPACE, overhead
 from dsgen.memory.parts import Parts, parts
+from dsgen.memory.phases import MEASURED, PhaseMemory, beyond, highest_of, named, phases_of
 from dsgen.memory.reserved import ReservedBytes, Reserving
 from dsgen.memory.widened import widened
 from dsgen.shapes.profiles import Hardware
@@ -58,7 +58,6 @@ HIGH_CHANGING = 1.45
 # choice, for want of real ones, and makes more of those runs uncertain.
 LOW_DOUBTED = 0.80
 HIGH_DOUBTED = 1.20
-MEASURED = "measured beyond these"  # the part of a peak that only a measurement of the machine tells of
 _CUDA = ("nvidia", "generic")  # whose allocator reads PYTORCH_CUDA_ALLOC_CONF; a generic GPU is taken for one of them
 GATHERS = 3  # the stage that gathers parameters, over all ranks even beside AutoTP
 # Bytes of page-locked memory that the high end takes for each that is asked for. torch rounds every request up to a
@@ -149,34 +148,6 @@ class Place(NamedTuple):
     def verdict(self) -> Verdict:
         """Whether it fits here: with everything that is certain, and with everything that is plausible."""
         return verdict(self.least_bytes, self.high_bytes, self.limit_bytes)
-
-
-class PhaseMemory(NamedTuple):
-    """The highest moment of one phase.
-
-    Attributes:
-        phase: load, init, forward, backward or step.
-        step: Optimizer step from 1; 0 before the first.
-        micro_batch: Forward pass of the step from 1; 0 where the phase has none.
-        gpu: Part -> bytes on one GPU.
-        host: Part -> bytes in one node's RAM.
-    """
-
-    phase: str
-    step: int
-    micro_batch: int
-    gpu: Mapping[str, int]
-    host: Mapping[str, int]
-
-    @property
-    def gpu_bytes(self) -> int:
-        """Bytes of all tensors on one GPU."""
-        return sum(self.gpu.values())
-
-    @property
-    def host_bytes(self) -> int:
-        """Bytes in one node's RAM."""
-        return sum(self.host.values())
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -282,16 +253,6 @@ def _room(hardware: Hardware, world: int, groups: int, expandable: bool, changin
     return Room(gpu_limit(hardware), held, outside.total, outside.more_bytes, ratio, expandable, changing)
 
 
-def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
-    """The moment that holds most, the first of equals, and its bytes."""
-    best, most = moments[0], -1
-    for moment in moments:
-        total = moment.fixed + moment.each * micro_batch
-        if total > most:
-            best, most = moment, total
-    return best, most
-
-
 def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> MemoryEstimate:
     """The memory of one strategy.
 
@@ -304,17 +265,17 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
     single = micro_batch == 1 and tells(job, strategy.tp)  # what the caller has leaves the micro-batch open
     if counted is None or single:
         counted = parts(job, strategy, strategy.buffers, strategy.accumulation, single)
-    moment, peak = _highest(counted.moments, micro_batch)
+    moment, peak = highest_of(counted.moments, micro_batch)
     less, more = widened(job, strategy, strategy.buffers)
     nvme = counted.host.stored
-    tensors = peak + _beyond(peak, gpu.ratio)
+    tensors = peak + beyond(peak, gpu.ratio)
     return MemoryEstimate(
         gpu=Place(
             peak_bytes=tensors,
             low_bytes=gpu.low(peak, counted.doubted, less) - gpu.outside,
             high_bytes=gpu.high(peak, counted.doubted, more),
             limit_bytes=gpu.limit,
-            parts=_named(moment, micro_batch, gpu.ratio),
+            parts=named(moment, micro_batch, gpu.ratio),
             phase=moment.phase,
             overhead=gpu.overhead,
             holds=Reserving(job, strategy, counted.moments, tensors, gpu.expandable, less, more),
@@ -329,39 +290,9 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
             parts=counted.host.nvme,
             phase="training",
         ),
-        made=functools.partial(_phases, counted, micro_batch, gpu.ratio),
+        made=functools.partial(phases_of, job, strategy, counted, gpu.ratio, single),
         mapped_bytes=counted.host.mapped,
     )
-
-
-def _beyond(peak: int, ratio: float) -> int:
-    """What a measurement adds to a peak; below 0 where less was measured."""
-    return int(peak * (ratio - 1))
-
-
-def _named(moment: Moment, micro_batch: int, ratio: float) -> dict[str, int]:
-    sizes = {name: fixed + each * micro_batch for name, (fixed, each) in moment.parts.items()}
-    sizes[MEASURED] = _beyond(sum(sizes.values()), ratio)
-    return {name: size for name, size in sizes.items() if size}
-
-
-def _phases(parts: Parts, micro_batch: int, ratio: float) -> tuple[PhaseMemory, ...]:
-    """The highest moment of each phase, of the last micro-batch of a step like all later ones."""
-    phases = []
-    for name in ("load", "init", "forward", "backward", "step"):
-        moments = [moment for moment in parts.moments if moment.phase == name]
-        training = name in ("forward", "backward", "step")
-        gpu = _named(_highest(moments, micro_batch)[0], micro_batch, ratio) if moments else {}
-        phases.append(
-            PhaseMemory(
-                phase=name,
-                step=1 if training else 0,
-                micro_batch=1 if name in ("forward", "backward") else 0,
-                gpu=gpu,
-                host=parts.host.phases["training" if training else name],
-            )
-        )
-    return tuple(phases)
 
 
 def host_place(job: Job, parts: Parts) -> Place:

@@ -55,14 +55,14 @@ class Evaluation(NamedTuple):
 
 
 def evaluation(job: Job, strategy: Strategy, sequences: int = TRAINER_SEQUENCES) -> Evaluation | None:
-    """The memory of an evaluation; None where it is not counted, which is so of a model with an encoder.
+    """The memory of an evaluation; None of no sequences, and where it is not counted: of a model with an encoder.
 
     Args:
         job: The job.
         strategy: The strategy that trains it.
         sequences: Of a batch on one GPU.
     """
-    if not evaluates(job.model):
+    if not (sequences and evaluates(job.model)):
         return None
     moments, left = _moments_of(job, strategy, sequences)
     top = max(moments, key=lambda one: one.total(sequences))

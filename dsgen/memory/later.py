@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dsgen.jobs.job import Job
 from dsgen.memory.checkpoints import between_steps, resuming, saving
 from dsgen.memory.estimates import MEASURED, PhaseMemory, Place, Room, Verdict, ram, room, rounding, worst
-from dsgen.memory.evaluating import Evaluation, evaluation
+from dsgen.memory.evaluating import TRAINER_SEQUENCES, Evaluation, evaluation
 from dsgen.memory.widened import widened
 from dsgen.strategies.strategies import Strategy
 
@@ -51,17 +51,20 @@ class Later(NamedTuple):
         return worst((self.gpu.verdict, self.host.verdict))
 
 
-def later(job: Job, strategy: Strategy, evaluated: Evaluation | None = None) -> tuple[Later, ...]:
+def later(
+    job: Job, strategy: Strategy, evaluated: Evaluation | None = None, sequences: int = TRAINER_SEQUENCES
+) -> tuple[Later, ...]:
     """What a strategy takes beside the steps of training, in the order of a run; no evaluation where none is counted.
 
     Args:
         job: The job.
         strategy: The strategy that trains it.
-        evaluated: An evaluation; without one the Trainer's of its default size.
+        evaluated: An evaluation; without one it is computed.
+        sequences: Of that one; the Trainer's default size.
     """
     gpu, node = room(job, strategy, strategy.buffers), between_steps(job, strategy)
     uncounted = widened(job, strategy, strategy.buffers)
-    one = evaluated or evaluation(job, strategy)
+    one = evaluated or evaluation(job, strategy, sequences)
     phases = [saving(job, strategy), resuming(job, strategy)]
     if one is not None:
         name = f"evaluate {one.sequences} sequence{'s' if one.sequences > 1 else ''}"

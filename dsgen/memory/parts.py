@@ -18,7 +18,7 @@ from dsgen.memory.asked import (
     through_training,
 )
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
-from dsgen.memory.beginning import beginning
+from dsgen.memory.beginning import at_first, beginning
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.doubted import doubted
 from dsgen.memory.hosts import Host, host
@@ -26,8 +26,8 @@ from dsgen.memory.loading import loaded
 from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, moment
 from dsgen.memory.runs import Run
-from dsgen.memory.states import FP32, FUSED, States, flattening, states
-from dsgen.memory.stepping import stepped
+from dsgen.memory.states import FP32, FUSED, MUON, States, flattening, states
+from dsgen.memory.stepping import making_states, stepped
 from dsgen.memory.together import Together, per_sequence, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model, Training
@@ -35,7 +35,7 @@ from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Setup, refusals
 from dsgen.strategies.wishes import refused
 
-__all__ = ["Parts", "counted", "parts", "sequence_bytes"]
+__all__ = ["Parts", "counted", "parts", "passes_of", "sequence_bytes"]
 
 NEVER = 1 << 62  # bytes
 # Bytes an element of a gradient in which infinities are looked for: fp32, whether it is one or none or either, and that
@@ -85,15 +85,29 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
 
 def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False) -> Parts:
     """Those of a layout that `layouts` offers, which asked before whether it is counted."""
+    swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
+    return _parts(*_telling(job, layout, buffers, passes, single), node)
+
+
+def passes_of(
+    job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False
+) -> tuple[tuple[Moment, ...], tuple[Moment, ...]]:
+    """Moments of forward, backward and step in the first step, and in a later one; see `parts` for the arguments."""
+    return _passes(*_telling(job, layout, buffers, passes, single))
+
+
+def _telling(
+    job: Job, layout: Any, buffers: Buffers, passes: int, single: bool
+) -> tuple[Asked, Plain, Buffers, bool, bool, bool]:
+    """What moments depend on: the same for all that have the same."""
     stage = layout.stage
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
     waits = not buffers.contiguous and aside(job, layout)
-    swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
-    node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
-    return _parts(
+    return (
         asked_of(job, layout, single),
         batchless(layout),
         felt(
@@ -104,7 +118,6 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
         accumulates,
         twice,
         anew,
-        node,
     )
 
 
@@ -175,10 +188,36 @@ def _of_layout(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
-    held = states(asked, layout, buffers)
+    of = _moments(asked, layout, buffers, accumulates, twice, anew)
+    moments = tuple(highest(of.all()))
+    return of.states, moments, _lines(moments)
+
+
+@functools.lru_cache(maxsize=64)
+def _passes(
+    asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
+) -> tuple[tuple[Moment, ...], tuple[Moment, ...]]:
+    of = _moments(asked, layout, buffers, accumulates, twice, anew)
+    first, held = of.held()
+    before, began = of.unstepped(first), of
+    if of.states.among > 1 and layout.stage == 3:  # the first pass of all fetches nothing ahead
+        here = layout.offload_param == "none"
+        free = here and of.states.ranks == 1
+        began = of._replace(both=together(_run(asked, layout, anew), recording(buffers), False, here, free=free))
+    passed = (*of.recorded(before), *began.forward(before), *began.backward(before), *of.first_step(first))
+    return tuple(highest(passed)), tuple(highest((*of.forward(held), *of.backward(held), *of.step(first))))
+
+
+def _run(asked: Asked, layout: Plain, anew: bool) -> Run:
+    """A pass of a layout."""
     lingers = asked.lingers_on or (asked.lingers and anew)
     rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers)
-    run = Run(asked.model, asked.training, asked.seq_len, *rest)
+    return Run(asked.model, asked.training, asked.seq_len, *rest)
+
+
+def _moments(asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool) -> "_Moments":
+    held = states(asked, layout, buffers)
+    run = _run(asked, layout, anew)
     here = layout.offload_param == "none"
     group = held.secondary.group if held.secondary and not anew else 0  # a later pass has all copies already
     free = here and held.ranks == 1 < held.among  # one replica of what AutoTP has split
@@ -186,8 +225,7 @@ def _of_layout(
     second = together(run, buffers, False, here, True, free=free) if anew and held.among > 1 else None
     if group:  # in the first pass of all every tensor has a copy already
         second = together(run, recording(buffers), False, here)
-    moments = tuple(highest(_Moments(asked, layout, buffers, held, both, second, accumulates, twice).all()))
-    return held, moments, _lines(moments)
+    return _Moments(asked, layout, buffers, held, both, second, accumulates, twice)
 
 
 def _lines(moments: Iterable[Moment]) -> tuple[Line, ...]:
@@ -208,27 +246,50 @@ class _Moments(NamedTuple):
     accumulates: bool
     twice: bool
 
+    def held(self) -> tuple[ResidentStates, ResidentStates]:
+        """What is there until the first step is over, its new states apart, and in the passes of a later one."""
+        held = through_training(self.layout, self.states)
+        return copied(held, self.states.secondary, not self.both.copies) if self.states.secondary else (held, held)
+
     def all(self) -> Iterator[Moment]:
-        first = held = through_training(self.layout, self.states)
-        if self.states.secondary:
-            first, held = copied(held, self.states.secondary, not self.both.copies)
+        first, held = self.held()
         yield from beginning(self.job, self.layout, self.buffers, self.states, first, self.accumulates)
-        yield from self.forward(held, first)
+        yield from self.forward(held)
+        yield from self.recorded(self.unstepped(first))
         yield from self.backward(held)
+        yield from self.step(first)
+
+    def step(self, held: ResidentStates) -> Iterator[Moment]:
         kind, layout = self.job.training.optimizer, self.layout
-        rest = self.buffers, self.states, self.both, first, self.job.returns_wide
+        rest = self.buffers, self.states, self.both, held, self.job.returns_wide
         yield from stepped(kind, layout.stage, layout.precision, *rest)
 
-    def forward(self, held: ResidentStates, first: ResidentStates) -> Iterator[Moment]:
+    def first_step(self, first: ResidentStates) -> Iterator[Moment]:
+        """The first step of all, which makes states; Muon's is taken for a later one."""
+        makes = self.layout.stage and self.states.on_gpu and self.job.training.optimizer != MUON
+        yield from self.step(self.unstepped(first) if makes else first)
+        if makes:
+            yield from making_states(self.layout.stage, self.buffers, self.states, self.both, first)
+
+    def unstepped(self, first: ResidentStates) -> ResidentStates:
+        """What is there in the passes of the first step: the states of most optimizers are not."""
+        made = at_first(self.job.training, self.layout, self.states)
+        return first._replace(optimizer=made, staged=0)
+
+    def forward(self, held: ResidentStates) -> Iterator[Moment]:
         grads, bucket = start(self.states, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
+
+    def recorded(self, before: ResidentStates) -> Iterator[Moment]:
+        """The passes of the first step that can be higher than later ones: they record the order of use."""
+        grads, bucket = start(self.states, self.layout.stage, self.buffers, self.accumulates)
+        inputs = self.both.active.inputs[1]
         early = self.both.first_step
         if self.second:
             early += self.second.forward + self.second.backward
-        before = first._replace(optimizer=self.states.early, staged=0)
-        for alive, live, waiting in early:  # there are no states yet
+        for alive, live, waiting in early:
             phase = "forward" if alive.way == FORWARD else "backward"
             there = grads + alive.fresh + (0 if self.buffers.contiguous else waiting)
             yield moment(phase, before, there, bucket, 0, live, alive, inputs)

@@ -16,7 +16,7 @@ from dsgen.memory.states import FP32, FUSED, MUON, States
 from dsgen.memory.together import Together
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["stepped"]
+__all__ = ["making_states", "stepped"]
 
 
 def stepped(
@@ -88,3 +88,22 @@ def _of_stage_3(
         yield moment("step", held, grads, bucket, 0, kept, alive)
     if precision == "fp16":  # `isinf` of all gradients makes their absolute values
         yield moment("step", held, grads, bucket, grads, kept, alive)
+
+
+def making_states(
+    stage: int, buffers: Buffers, states: States, both: Together, held: ResidentStates
+) -> Iterator[Moment]:
+    """The first step of a partitioned optimizer on the GPU, when it makes its states: the gradients are flat by then.
+
+    Args:
+        stage: 1 to 3.
+        buffers, states, both, held: As for `stepped`.
+    """
+    asked = both.active.asked
+    alive = NOTHING._replace(activations=asked, temporaries=asked)
+    if stage < 3:
+        yield moment("step", held, states.wide * states.own, 0, states.listed * states.own, 0, alive)
+        return
+    grads, bucket = start(states, 3, buffers, False)
+    most = flattened(states.cut_up, states.among, buffers.sub_group, states.split)[0]
+    yield moment("step", held, grads + states.wide * most, bucket, states.listed * most, both.packed, alive)

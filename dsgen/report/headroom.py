@@ -30,7 +30,7 @@ def headroom_line(footprint: Footprint) -> str:
     """What a GPU keeps free and why, or lacks; and the phase that would fail first, wherever that is."""
     gpu, first = footprint.memory.gpu, footprint.first_to_fail
     fails = "fails" if first is not None and first.verdict is Verdict.DOES_NOT_FIT else "would fail"
-    last = f"{first.phase} {fails} first{_IN[first.place]}" if first is not None else f"{gpu.phase} {fails} first"
+    last = f"{first.words} {fails} first{_IN[first.place]}" if first is not None else f"{gpu.phase} {fails} first"
     if gpu.verdict is Verdict.UNCERTAIN:
         lacks = gib(gpu.high_bytes - gpu.limit_bytes)
         where = ", where the allocator's holes are largest" if gpu.overhead_bytes else ""  # a CPU has no context
@@ -58,6 +58,7 @@ def headroom_data(footprint: Footprint) -> dict[str, Any]:
         if first is None
         else {
             "phase": first.phase,
+            "step": first.step,
             "place": first.place,
             "verdict": first.verdict.value,
             "needed_bytes": first.needed_bytes,

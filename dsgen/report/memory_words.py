@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.asking.memory_questions import Change, Footprint, Observation, OtherRun
+from dsgen.asking.memory_questions import EVALUATED, Change, Footprint, Observation, OtherRun
 from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory import MemoryEstimate, Place, Verdict
 from dsgen.memory.later import lacking
@@ -33,7 +33,8 @@ def warnings(footprint: Footprint) -> Iterator[str]:
     yield from loading_lines(footprint)
     one, most, training = footprint.evaluation, footprint.most_evaluated, footprint.question.job.training
     if one is not None and one.verdict is not Verdict.FITS:
-        takes = f"an evaluation of {one.sequences} sequences, which is the Trainer's default, takes up to"
+        which = "" if EVALUATED in footprint.question.said else ", which is the Trainer's default,"
+        takes = f"an evaluation of {one.sequences} sequence{'s' if one.sequences > 1 else ''}{which} takes up to"
         todo = f"say per_device_eval_batch_size={most}" if most else "not even one sequence surely fits"
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
     if one is not None and training.chunked_loss and not evaluates_in_chunks(training):

@@ -169,7 +169,7 @@ class _Folding:
             if (previous.value == {}) != (override.value == {}):
                 scalar, empty = (override, previous) if previous.value == {} else (previous, override)
                 raise _map_meets_scalar(scalar, empty)
-            if same(previous.value, override.value):
+            if same(previous.value, override.value) and not _affirms(override, previous):
                 self._warn(override, f"changes nothing; it is so already ({previous.origin})")
         self.leaves[path] = (layer, override)
         self.maps.update(parents)
@@ -223,6 +223,11 @@ class _Folding:
                 node = node.setdefault(parent, {})
             node[key] = {} if override.value == {} else override.value
         return tree
+
+
+def _affirms(override: Override, previous: Override) -> bool:
+    """Whether an option of the command line says on purpose what a profile has, which may say otherwise some day."""
+    return override.origin.source.startswith("--") and previous.rank < Rank.SITE
 
 
 @functools.lru_cache(maxsize=4096)

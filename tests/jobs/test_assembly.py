@@ -229,6 +229,18 @@ def test_several_nodes_without_a_network_are_assumed_on_a_slow_one_and_it_is_sai
     assert job.warnings == ("no network named for 2 nodes: assumed ethernet-25g; name yours with --network",)
 
 
+def test_nodes_that_nobody_counted_are_named() -> None:
+    """Four GPUs of a node are those that a card is rented in, and eight of them two nodes."""
+    base = dsgen.profile("t4-16g") | dsgen.profile("1b")
+    said = [text for text in dsgen.job(base | {"cluster.gpus": 8}).warnings if "are taken as" in text]
+
+    assert [text.partition(",")[0] for text in said] == ["8 GPUs are taken as 2 nodes of 4"]
+    for counted in ({"cluster.nodes": 2}, {"cluster.nodes": 2, "cluster.gpus": 8}, {"cluster.gpus": 4}):
+        assert not [text for text in dsgen.job(base | counted).warnings if "are taken as" in text]
+    one = dsgen.job(base | {"cluster.gpus": 8, "hardware.gpus_per_node": 8})
+    assert (one.nodes, [text for text in one.warnings if "are taken as" in text]) == (1, [])
+
+
 def test_a_network_for_one_node_is_a_mistake() -> None:
     with pytest.raises(DsgenError) as caught:
         dsgen.job(BASE | dsgen.profile("ib-hdr-200g"))

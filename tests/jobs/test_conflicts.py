@@ -118,6 +118,16 @@ def test_an_override_without_effect_is_a_warning() -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["--lora-rank", "--set"])
+def test_an_option_may_say_on_purpose_what_a_profile_has(option: str) -> None:
+    """But not what a person's own file says already."""
+    said = Layer("command line", Rank.USER, (Override("a", 1, Origin(option), Rank.USER),))
+    profile, site = layer("profile", Rank.TRAINING, {"a": 1}), layer("site.yaml", Rank.SITE, {"a": 1})
+
+    assert fold([profile, said]).warnings == ()
+    assert len(fold([site, said]).warnings) == 1
+
+
 def test_a_profile_may_repeat_what_another_says() -> None:
     layers = [layer("a", Rank.MODEL, {"a": 1}), layer("b", Rank.MODEL, {"a": 1}), layer("c", Rank.TRAINING, {"a": 1})]
 

@@ -7,14 +7,15 @@ from dsgen.asking.memory_questions.config_questions import ask_config, given, qu
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.first_failure import Failure
 from dsgen.asking.memory_questions.footprints import Footprint, answer
-from dsgen.asking.memory_questions.loaders import for_program
+from dsgen.asking.memory_questions.loaders import for_program, under_zero_init
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
-from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said
+from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said
 from dsgen.asking.memory_questions.scenario_questions import ask
 
 __all__ = [
     "CHOSEN",
     "DEFAULT",
+    "EVALUATED",
     "READINGS",
     "Alternative",
     "Change",
@@ -35,4 +36,5 @@ __all__ = [
     "observe",
     "observed",
     "question",
+    "under_zero_init",
 ]

@@ -60,7 +60,7 @@ def alternatives(question: Question, every: bool = False) -> tuple[Alternative, 
         for stage, optimizer, parameters in ways:
             same = (stage, optimizer, parameters) == mine and checkpointing == asked.checkpointing
             other = asked if same else _other(question, stage, optimizer, parameters, checkpointing)
-            between = worst(one.verdict for one in later(question.job, other))
+            between = worst(one.verdict for one in later(question.job, other, sequences=question.evaluated))
             memory = estimate(question.job, other)
             compared.append(Alternative(strategy=other, memory=memory, asked=same, later=between))
     return tuple(compared)

@@ -11,7 +11,8 @@ from typing import Any
 import attrs
 
 from dsgen import targets
-from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said, buffers, place, said_of
+from dsgen.asking.memory_questions.loaders import under_zero_init
+from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said, buffers, place, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
     ask,
@@ -28,12 +29,15 @@ from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
 from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
+from dsgen.linting.statements import EVALUATION, OPTIMIZER, ZERO_INIT, Statement
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, sized
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
+from dsgen.shapes.optimizer_names import is_paged, meant
+from dsgen.shapes.profiles import Training
 from dsgen.strategies.constraints import BY_CODE, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 from dsgen.strategies.wishes import check_wishes
@@ -42,6 +46,7 @@ __all__ = ["ask_config", "given", "question"]
 
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _STAGE = "zero_optimization.stage"
+_WHOLE = 3  # the stage of zero.Init
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _BATCH_SAYS = "its batch keys, or --micro-batch and --accumulation, say it"
 # Wish that no config leaves open -> what does
@@ -97,6 +102,13 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, optimizer=optimizer)
     if not _above(job, "training.expandable_segments"):  # who runs a config of their own has torch's default settings
         training = attrs.evolve(training, expandable_segments=False)
+    program = None if subject.optimizer or _above(job, "training.optimizer") else source.beside.get(OPTIMIZER)
+    if program is not None and (known := meant(program.value)):
+        training = attrs.evolve(training, optimizer=known)
+    made: str | None = None
+    if fixed["stage"] == _WHOLE and not _above(job, "training.zero_init"):
+        under, made = under_zero_init(training, source.beside.get(ZERO_INIT))
+        training = attrs.evolve(training, zero_init=training.zero_init and under)
     asked = attrs.evolve(
         job,
         training=training,
@@ -114,13 +126,37 @@ def ask_config(job: Job, source: Source) -> Question:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
     if asked.foreach and chosen.offload_optimizer == "none":  # else it is DeepSpeed's CPU Adam
         said["AdamW foreach"] = _foreach(subject, job)
+    if program is not None and meant(program.value):
+        said["optimizer"] = Said(training.optimizer, _stated(program))
+    if made and not training.zero_init:
+        said["zero init"] = Said(False, _stated(source.beside[ZERO_INIT]))
+    batch = source.beside.get(EVALUATION)
+    if batch is not None and _whole(batch.value):
+        said[EVALUATED] = Said(batch.value, _stated(batch))
     notes = (
         *job.warnings,
+        *([made] if made else ()),
+        *_by_program(program, training),
         *_idle(job, subject),
         *doubts(asked, chosen, keys(subject.value)),
         *_notes(subject, asked, chosen),
     )
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+
+
+def _by_program(program: Statement | None, training: Training) -> Iterator[str]:
+    """What is to be known of the optimizer that a training file says its program makes."""
+    if program is None:
+        return
+    told = f"{program.value} ({_stated(program)}) is counted as {training.optimizer}"
+    if meant(program.value) is None:
+        yield told
+    elif is_paged(program.value):
+        yield f"{told}, its states on the GPU: what is paged leaves for RAM where the GPU is full"
+
+
+def _stated(statement: Statement) -> str:
+    return f"{statement.name}:{statement.line}"
 
 
 def _foreach(subject: Subject, job: Job) -> Said:

@@ -90,7 +90,7 @@ def counterfactuals(question: Question) -> Counterfactuals:
         return host.high_bytes - host.limit_bytes
 
     training = _least(lacking, MOST_HOST_GIB, estimate(job, asked).host.high_bytes // GIB)
-    most = max(one.host.high_bytes for one in later(job, asked))
+    most = max(one.host.high_bytes for one in later(job, asked, sequences=question.evaluated))
     between = _least(lambda size: most - host_limit(_with_ram(job, size).hardware), MOST_HOST_GIB, most // GIB)
     host = max(training, between) if training and between else 0
     fits = estimate(job, asked).verdict is Verdict.FITS
@@ -189,13 +189,13 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
     growing = attrs.evolve(job, training=attrs.evolve(job.training, expandable_segments=True))
     if not job.training.expandable_segments and estimate(growing, asked).verdict is Verdict.FITS:
         words = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-        yield _change({"expandable_segments": True}, words, growing, asked)
+        yield _change({"expandable_segments": True}, words, growing, asked, question.evaluated)
     change = _strategies(question)
     if change is not None:
         yield change
     if length:
         short = _at_length(job, length)
-        yield _change({"seq_len": length}, f"{length} tokens", short, asked)
+        yield _change({"seq_len": length}, f"{length} tokens", short, asked, question.evaluated)
     for name, training in (
         ("chunked_loss", attrs.evolve(job.training, chunked_loss=True)),
         *(("method", attrs.evolve(job.training, method=method)) for method in ("lora", "qlora")),
@@ -216,7 +216,7 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
                 if value == "lora"
                 else "training adapters over a base in 4 bit"
             )
-            yield _change({name: value}, words, other, asked)
+            yield _change({name: value}, words, other, asked, question.evaluated)
             if name == "method":
                 return
 
@@ -288,9 +288,10 @@ def _told(question: Question, other: Strategy) -> Change:
     if other.micro_batch != asked.micro_batch:
         options["micro_batch"], options["accumulation"] = other.micro_batch, other.accumulation
         words.append(f"micro-batch {other.micro_batch} x {other.accumulation} steps")
-    return _change(options, " and ".join(words), question.job, other)
+    return _change(options, " and ".join(words), question.job, other, question.evaluated)
 
 
-def _change(options: dict[str, Any], words: str, job: Job, strategy: Strategy) -> Change:
+def _change(options: dict[str, Any], words: str, job: Job, strategy: Strategy, evaluated: int) -> Change:
     """What a job with another strategy, or another job, takes."""
-    return Change(options=options, words=words, memory=estimate(job, strategy), later=later(job, strategy))
+    behind = later(job, strategy, sequences=evaluated)
+    return Change(options=options, words=words, memory=estimate(job, strategy), later=behind)

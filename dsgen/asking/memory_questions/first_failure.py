@@ -21,6 +21,7 @@ class Failure(NamedTuple):
         needed_bytes: What is expected.
         high_bytes: The most.
         limit_bytes: What is there.
+        step: Optimizer step from 1; 0 before the first and between them.
     """
 
     phase: str
@@ -29,6 +30,12 @@ class Failure(NamedTuple):
     needed_bytes: int
     high_bytes: int
     limit_bytes: int
+    step: int = 0
+
+    @property
+    def words(self) -> str:
+        """The phase as a sentence calls it; of a later step with its number."""
+        return f"{self.phase} of step {self.step}" if self.step > 1 else self.phase
 
     @property
     def verdict(self) -> Verdict:
@@ -60,15 +67,17 @@ def _training(memory: MemoryEstimate) -> Iterator[Failure]:
     gpu, host, nvme = memory.gpu, memory.host, memory.nvme
     low, high = (size / gpu.peak_bytes if gpu.peak_bytes else 1.0 for size in (gpu.low_bytes, gpu.tensors_high_bytes))
     outside, processes = gpu.overhead_bytes, host.overhead_bytes
+    trained = max((phase.host_bytes for phase in memory.phases if phase.phase not in _COMING), default=0)
     for phase in memory.phases:
         ram = phase.host_bytes + processes
-        most = ram if phase.phase in _COMING else max(ram, host.high_bytes)
-        yield Failure(phase.phase, "host", ram, ram, most, host.limit_bytes)
+        later = trained - phase.host_bytes  # what the first step makes there
+        most = ram if phase.phase in _COMING else max(ram, host.high_bytes - later)
+        yield Failure(phase.phase, "host", ram, ram, most, host.limit_bytes, phase.step)
         if phase.phase == "init" and nvme.peak_bytes:  # where the files of what is swapped are made
             yield Failure(phase.phase, "nvme", nvme.low_bytes, nvme.peak_bytes, nvme.high_bytes, nvme.limit_bytes)
         held = phase.gpu_bytes
         sizes = int(held * low) + outside, held + outside, int(held * high) + outside + gpu.overhead_more_bytes
-        yield Failure(phase.phase, "gpu", *sizes, gpu.limit_bytes)
+        yield Failure(phase.phase, "gpu", *sizes, gpu.limit_bytes, phase.step)
 
 
 def _between(laters: Iterable[Later]) -> Iterator[Failure]:

@@ -30,7 +30,7 @@ class Footprint:
         alternatives: Every stage and offload with all else equal.
         counterfactuals: The smallest changes that matter.
         observations: What a person read of such a run, each beside what is predicted.
-        evaluation: A batch of the Trainer's default size; None where it is not counted.
+        evaluation: A batch of the size that is said, or the Trainer's default; None where it is not counted.
         most_evaluated: The most sequences of such a batch that surely fit; None where it is not counted.
         later: What comes between the steps, against a GPU and a node: that evaluation, a save, and going on from it.
         written: Part -> bytes on disk of one save; none where they are not counted.
@@ -74,7 +74,7 @@ def answer(
     Raises:
         DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.
     """
-    evaluated = evaluation(question.job, question.strategy)
+    evaluated = evaluation(question.job, question.strategy, question.evaluated)
     return Footprint(
         question=question,
         memory=estimate(question.job, question.strategy),
@@ -83,7 +83,7 @@ def answer(
         observations=observe(question, observed),
         evaluation=evaluated,
         most_evaluated=most_sequences(question.job, question.strategy),
-        later=later(question.job, question.strategy, evaluated),
+        later=later(question.job, question.strategy, evaluated, question.evaluated),
         written=written(question.job, question.strategy),
         conversions=conversions(question.job, question.strategy),
         unconverted=unconverted(question.job, question.strategy),

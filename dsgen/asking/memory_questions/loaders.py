@@ -6,11 +6,13 @@ import attrs
 
 from dsgen.frameworks.names import check_name
 from dsgen.jobs.job import Job
-from dsgen.jobs.releases import knows_liger_kernels, with_liger_kernels
+from dsgen.jobs.releases import knows_liger_kernels, obeys_zero3_init_flag, with_liger_kernels
+from dsgen.linting.statements import Statement
 from dsgen.memory.loading import LOADINGS_OF
 from dsgen.shapes.layers import Rank
+from dsgen.shapes.profiles import Training
 
-__all__ = ["for_program"]
+__all__ = ["for_program", "under_zero_init"]
 
 _LOADING, _TRAINER = "training.loading", "hf-trainer"
 
@@ -40,3 +42,19 @@ def for_program(job: Job, target: str | None) -> Job:
     if winner is not None and winner.rank > Rank.DEFAULT:
         return job
     return attrs.evolve(job, training=attrs.evolve(job.training, loading=LOADINGS_OF[target]))
+
+
+def under_zero_init(training: Training, flag: Statement | None) -> tuple[bool, str | None]:
+    """Whether stage 3 makes the model under zero.Init, by what Accelerate is told; and what a person should know of it.
+
+    Args:
+        training: How it is trained; its `transformers` tells which Accelerate runs.
+        flag: The zero3_init_flag that a file says; None where none does.
+    """
+    if flag is None or flag.value:
+        return True, None
+    told = f"{flag.word.lstrip('-')} is false ({flag.name}:{flag.line})"
+    if obeys_zero3_init_flag(training):
+        of = f"with transformers {training.transformers} it is taken to be before 1.0"
+        return False, f"{told}, so no zero.Init makes the model: Accelerate obeys it before 1.0, and {of}"
+    return True, f"{told}, and zero.Init is called all the same: only Accelerate before 1.0 obeys it (--no-zero-init)"

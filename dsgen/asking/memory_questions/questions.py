@@ -10,15 +10,17 @@ import attrs
 from dsgen.jobs.job import Job
 from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
+from dsgen.memory.evaluating import TRAINER_SEQUENCES
 from dsgen.shapes.layers import Rank
 from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["CHOSEN", "DEFAULT", "Question", "Said", "buffers", "place", "said_of", "strategy_of"]
+__all__ = ["CHOSEN", "DEFAULT", "EVALUATED", "Question", "Said", "buffers", "place", "said_of", "strategy_of"]
 
 CHOSEN = "chosen"  # by dsgen, as the planner would
 DEFAULT = "default"  # of a wish that nobody said
+EVALUATED = "evaluation batch"  # sequences on one GPU, where somebody says them; 0: there is no evaluation
 # Fact -> path of the wish that says it; what a config or a pin of DeepSpeed's own keys says is told apart.
 _WISHES = {
     "sequence length": "seq_len",
@@ -72,6 +74,16 @@ class Question:
     said: Mapping[str, Said]
     subject: Subject | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def evaluated(self) -> int:
+        """Sequences of an evaluation's batch on one GPU: those that were said, or the Trainer's default."""
+        said = self.said.get(EVALUATED)
+        return TRAINER_SEQUENCES if said is None else int(said.value)
+
+    def evaluating(self, sequences: int, by: str) -> Question:
+        """The question with another batch of an evaluation, and who says it."""
+        return attrs.evolve(self, said={**self.said, EVALUATED: Said(sequences, by)})
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import attrs
 
 from dsgen.asking.plan_questions.amounts import tokens_text
 from dsgen.cost.steps import speed_interval
-from dsgen.jobs.assembly import assemble
+from dsgen.jobs.assembly import SPREAD, assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.planning.planner import Plan, contenders, decide, plan
@@ -261,6 +261,7 @@ def _at(job: Job, nodes: int, per_node: int) -> Job:
     network = job.network if nodes > 1 else _ALONE
     names = {kind: name for kind, name in job.names.items() if nodes > 1 or kind != "network"}
     assumed = "no network named for "
-    kept = (text for text in job.warnings if nodes > 1 or not text.startswith(assumed))
+    counted = [text for text in job.warnings if f" GPUs {SPREAD} " not in text]  # here they are found
+    kept = (text for text in counted if nodes > 1 or not text.startswith(assumed))
     warnings = tuple(text.replace(f"{assumed}{job.nodes} nodes", f"{assumed}{nodes} nodes") for text in kept)
     return attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, names=names, warnings=warnings)
