@@ -28,7 +28,7 @@ _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
                 "accumulation", "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
                 "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention", "chunked_loss",
-                "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
+                "launcher", "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
@@ -278,7 +278,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         per_node = per_node or -(-world // wished["nodes"])
     hardware = _hardware(options, wished)
     targets = wished["lora_targets"]
-    return simulating.from_config(
+    request = simulating.from_config(
         dict(source.document.config),
         model=options["model"],
         world_size=world,
@@ -311,6 +311,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         ),
         title=config,
     )
+    return attrs.evolve(request, launcher=wished["launcher"] or request.launcher)
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:

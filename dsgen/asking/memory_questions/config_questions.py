@@ -26,6 +26,7 @@ from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
+from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.subjects import Facts, Subject
@@ -34,6 +35,7 @@ from dsgen.planning.candidates import ENOUGH, sized
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
+from dsgen.shapes.profiles import Training
 from dsgen.strategies.constraints import BY_CODE, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 from dsgen.strategies.wishes import check_wishes
@@ -97,6 +99,8 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, optimizer=optimizer)
     if not _above(job, "training.expandable_segments"):  # who runs a config of their own has torch's default settings
         training = attrs.evolve(training, expandable_segments=False)
+    if training.launcher == Training().launcher and not _above(job, "training.launcher"):  # and one thread a rank
+        training = attrs.evolve(training, launcher=USUAL_LAUNCHER)
     asked = attrs.evolve(
         job,
         training=training,
