@@ -223,6 +223,8 @@ def _host(node: DetectedNode, hardware: Hardware, linux: Any) -> Iterator[Detect
         some = f"of {node.all_cores}, " if node.cores != node.all_cores else ""
         why = f"{some}{sockets}{f', {node.processor}' if node.processor else ''}"
         yield linux("cpu_cores", str(node.cores), why, str(hardware.cpu_cores))
+    if node.numa_domains and node.numa_domains != hardware.numa_domains:
+        yield linux("numa_domains", str(node.numa_domains), "parts of its RAM with cores", str(hardware.numa_domains))
     channels = next((number for name, number in _CHANNELS if re.search(name, node.processor)), None)
     speed = hardware.host_memory_bandwidth_bytes_per_second
     if channels is not None and _differs(channels * _CHANNEL_GB * _GB, speed):

@@ -34,7 +34,7 @@ class _WithProgram(click.Command):
 
 @click.command("launch", cls=_WithProgram)
 @click.argument("scenario", required=False)
-@click.option("--with", "launcher", metavar=_WITH, required=True, help="Who starts the ranks.")
+@click.option("--with", "starter", metavar=_WITH, required=True, help="Who starts the ranks.")
 @click.option("--target", default="deepspeed", show_default=True, metavar="NAME", help="The program that loads the config: deepspeed, hf-trainer, accelerate, lightning, axolotl, llama-factory, ms-swift.")  # fmt: skip  # noqa: E501
 @click.option("--script", metavar="FILE", help="The Python file that every rank runs.")
 @click.option("--module", metavar="NAME", help="Or the module, as python -m takes it.")
@@ -55,7 +55,7 @@ class _WithProgram(click.Command):
 @scenario_options
 def command(
     scenario: str | None,
-    launcher: str,
+    starter: str,
     target: str,
     script: str | None,
     module: str | None,
@@ -83,6 +83,7 @@ def command(
     from dsgen.launching import run_folder
     from dsgen.launching.asked import Wishes, asked_launch
     from dsgen.launching.screen import dry_text, written_text
+    from dsgen.planning.launchers import started_by
     from dsgen.planning.planner import plan
     from dsgen.rendering import render
 
@@ -92,12 +93,12 @@ def command(
     if start and dry_run:
         raise mistake("--start and --dry-run", must="one of them is meant", todo="Drop one.", code="contradiction")
     wishes = Wishes(
-        launcher=launcher, folder="run" if folder is None else folder, target=target, script=script, module=module,
+        launcher=starter, folder="run" if folder is None else folder, target=target, script=script, module=module,
         arguments=click.get_current_context().meta[_META],
         config_argument=config_argument, checkpoint_argument=checkpoint_argument,
         hostfile=hostfile, interface=interface, port=port, directives=directives, image=image, filled=filled,
     )  # fmt: skip
-    config = render(plan(job_from(scenario, options)))
+    config = render(plan(started_by(job_from(scenario, options), starter)))
     _say_idle(wishes, config.plan.job.nodes)
     written = run_folder(asked_launch(config, wishes))
     if dry_run:

@@ -40,6 +40,7 @@ _CHOICES = {
     "method": ("full", "lora", "qlora"),
     "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon", "AdamW8bit"),
     "attention": ("flash", "sdpa", "eager"),
+    "launcher": ("torchrun", "deepspeed", "bound"),
     "loading": ("auto", "mapped", "copied", "fp32", "gpu", "gpu-fp32"),
 }
 _METAVARS = {
@@ -87,6 +88,9 @@ _FIELD_HELP = {
     "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",
     "expandable_segments": "torch's allocator grows its segments (default: yes, as dsgen launch sets it; beside a "
     "config no).",
+    "launcher": "CPU threads of a rank: torchrun and accelerate set OMP_NUM_THREADS=1, deepspeed leaves all to all, "
+    "bound is deepspeed --bind_cores_to_rank, a share on cores of its own (default: bound, as dsgen launch starts it; "
+    "beside a config torchrun).",
     "torch": "Release of torch, such as 2.8: it decides what sdpa runs (default: the newest known).",
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
     "liger": "Release of Liger that runs, such as 0.5.10 (default: the newest known).",

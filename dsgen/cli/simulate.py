@@ -29,7 +29,7 @@ _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
                 "accumulation", "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
                 "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention", "chunked_loss",
-                "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
+                "launcher", "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _WHOLE = 3  # the stage of zero.Init
@@ -282,7 +282,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         click.echo(f"warning: {told}", err=True)
     hardware = _hardware(options, wished)
     targets = wished["lora_targets"]
-    return simulating.from_config(
+    request = simulating.from_config(
         dict(source.document.config),
         model=options["model"],
         world_size=world,
@@ -315,6 +315,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         ),
         title=config,
     )
+    return attrs.evolve(request, launcher=wished["launcher"] or request.launcher)
 
 
 def _of_zero_init(source: Source) -> str | None:

@@ -18,10 +18,10 @@ from dsgen.cost.optimizer_step import stepped
 from dsgen.cost.queued_passes import Queues, hidden_copies, shares_of, with_sums
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
-from dsgen.kernels.measured_facts import STANDS_IN
+from dsgen.kernels.measured_facts import DERIVED, STANDS_IN
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["StepCost", "cost", "run_name", "speed_interval", "stand_in"]
+__all__ = ["StepCost", "cost", "derived", "run_name", "speed_interval", "stand_in"]
 
 # Measured speeds by this model's, of which nine in ten lie between: 92 % of the published runs on which it was chosen,
 # 91 % of those held back (docs/speed.md).
@@ -136,7 +136,7 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
     Where the host bounds a step it reaches to the speeds with hosts that take SLOW_HOST and FAST_HOST of what is said,
     unless the machine was measured with this run. Where another GPU's kernels stand in for those that nobody measured,
     it lies around the speeds with kernels as slow and as fast as a GPU's are by such: what waits for a network is as
-    sure as ever.
+    sure as ever. Where nobody measured a kernel of its whole family but products, so with all of them.
     A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
     not have: then the interval reaches to where they would be without it.
 
@@ -175,16 +175,25 @@ def stand_in(job: Job) -> str | None:
     return None if known else name
 
 
+def derived(job: Job) -> bool:
+    """Whether kernels are counted by a datasheet alone, for nobody measured a GPU of the family, and no step either."""
+    family = node_rates(job.hardware, job.network).architecture
+    return job.hardware.step_time_ratio is None and family in DERIVED
+
+
 def _with_own_kernels(job: Job, strategy: Strategy | None, deepspeed: bool) -> tuple[float, float]:
     """The least and most speed that a GPU may have with kernels of its own, by the one with those that stand in."""
-    if stand_in(job) is None:
+    guessed = derived(job)
+    if stand_in(job) is None and not guessed:
         return 1.0, 1.0
     if strategy is None:
         return STANDS_IN
     said, lent = cost(job, strategy, deepspeed=deepspeed).seconds, node_rates(job.hardware, job.network)
     speeds = []
     for share in STANDS_IN:
-        hardware = attrs.evolve(job.hardware, product_efficiency=share * lent.product_efficiency)
+        memory = share * lent.memory_efficiency if guessed else job.hardware.memory_efficiency
+        product = share * lent.product_efficiency
+        hardware = attrs.evolve(job.hardware, product_efficiency=product, memory_efficiency=memory)
         speeds.append(said / cost(attrs.evolve(job, hardware=hardware), strategy, deepspeed=deepspeed).seconds)
     return speeds[0], speeds[1]
 

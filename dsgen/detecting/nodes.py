@@ -75,6 +75,7 @@ class DetectedNode(Value):
         memory_limited: Whether a container or job takes less than there is.
         cores: Physical cores that it may use.
         all_cores: Those of the node.
+        numa_domains: Parts of its RAM that have cores; 0 where nobody tells.
         sockets, processor: Sockets of the node, and what their maker calls the processor.
         drives: Bytes of each local NVMe drive.
         interfaces: What joins it to other nodes.
@@ -90,6 +91,7 @@ class DetectedNode(Value):
     memory_limited: bool
     cores: int
     all_cores: int
+    numa_domains: int
     sockets: int
     processor: str
     drives: tuple[int, ...]
@@ -119,6 +121,7 @@ def node(answers: Answers) -> DetectedNode:
         memory_limited=limited,
         cores=cpus["allowed_cores"],
         all_cores=cpus["cores"],
+        numa_domains=cpus.get("numa_domains", 0),
         sockets=cpus["sockets"],
         processor=cpus["name"],
         drives=tuple(one["bytes"] for one in answers["disks"] if not any(word in one["model"] for word in _NOT_LOCAL)),

@@ -44,7 +44,7 @@ def memory(root: Path) -> dict[str, int | None]:
 
 
 def cpus(root: Path) -> dict[str, Any]:
-    """The name of the processor, sockets and cores of the node, and the cores that this process may run on."""
+    """The name of the processor, sockets, NUMA domains and cores of the node, and the cores that this process has."""
     name = next(
         (
             line.partition(":")[2].strip()
@@ -60,6 +60,7 @@ def cpus(root: Path) -> dict[str, Any]:
     return {
         "name": name,
         "sockets": len({package for package, _ in places.values()}),
+        "numa_domains": sum(bool(text(path)) for path in (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")),
         "cores": len(set(places.values())),
         "allowed_cores": len({places[number] for number in mine}),
     }

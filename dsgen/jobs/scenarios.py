@@ -61,6 +61,7 @@ FIELDS = {
     "zero_init": "training.zero_init",
     "foreach": "training.foreach",
     "expandable_segments": "training.expandable_segments",
+    "launcher": "training.launcher",
     "torch": "training.torch",
     "transformers": "training.transformers",
     "liger": "training.liger",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgen.kernels.rates import Rates
 
-__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "four_bit_seconds",
+__all__ = ["LAUNCHERS", "USUAL_LAUNCHER", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "four_bit_seconds",
            "hook_seconds",
            "host_traffic_seconds", "nvme_seconds", "threads_per_rank"]  # fmt: skip
 
@@ -26,13 +26,15 @@ ADAM_BYTES = 28  # read and written weight and moments, read gradient, fp32
 # Of the RAM's peak bandwidth that CPU Adam reaches with enough threads: 285 of 384 GB/s on Grace (DeepSpeed's
 # superoffload_grace_adam.png).
 HOST_MEMORY_SHARE = 0.74
-# Of that where threads of a rank run on both sockets and the memory lies on the one that touched it first: derived,
-# half of the bandwidth; --bind_cores_to_rank takes a fifth off a whole offloaded step (DeepSpeed pull request 7474).
-UNBOUND_SHARE = 0.5
+# Of that where no rank is bound to cores, so that its threads run on those of others and far from its memory: a step of
+# Qwen2.5-3B on two A100 takes 2.89 (DeepSpeed blogs/zenflow-corebinding) and 3.08 s (pull request 7474), and bound 2.50
+# and 2.38, of which 0.76 are not the host's work.
+UNBOUND_SHARE = 0.77
 NVME_SHARE = (
     0.85  # of the drives' rating: 2.9 of 3.25 GB/s with one, 10.1 of 13 with four (DeepSpeed, DeepNVMe 08-2024)
 )
 LAUNCHERS = ("deepspeed", "bound", "torchrun")
+USUAL_LAUNCHER = "torchrun"  # of a program that dsgen launch does not start, where nobody says it
 
 
 def dispatch_seconds(
@@ -123,8 +125,12 @@ def host_traffic_seconds(rates: Rates, size_bytes: float, *, ranks_per_node: int
 
 
 def _host_speed(rates: Rates, core: float, ranks_per_node: int, launcher: str) -> float:
-    """Bytes/s that a rank's threads move, `core` each, as far as the node's memory goes."""
-    memory = rates.host_memory_bytes_per_second * HOST_MEMORY_SHARE / ranks_per_node
+    """Bytes/s that a rank's threads move, `core` each, as far as the memory goes that its buffers lie in.
+
+    A page lies in the NUMA domain of the thread that touched it first, and page-locked buffers are touched by the one
+    that asks for them: a rank has the bandwidth of one domain, or its share of one where several ranks are in it.
+    """
+    memory = rates.host_memory_bytes_per_second * HOST_MEMORY_SHARE / max(ranks_per_node, rates.numa_domains)
     if launcher == "deepspeed" and ranks_per_node > 1:
         memory *= UNBOUND_SHARE
     return min(threads_per_rank(rates, ranks_per_node, launcher) * core, memory)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 __all__ = [
     "CONTENTION",
+    "DERIVED",
     "GENERATIONS",
     "HOST",
     "LINKS",
@@ -56,6 +57,9 @@ GENERATIONS = {
     "gaudi": Generation("gaudi2-96g", 0.92, 0.75, 0.80, 4.0e-6, 24),
     "cpu": Generation("cpu", 0.05, 0.50, 0.70, 1.0e-6, 56),
 }
+
+# Families of which nobody measured a kernel but large products: what streams and small kernels take is guessed.
+DERIVED = ("gaudi", "cpu")
 
 # What a card's product_efficiency is by that of the card which stands in where nobody measured it: 14 of the 15 cards
 # of which both are known lie between (docs/kernels.md). What a card keeps up hangs on its power and clocks, which no

@@ -54,6 +54,7 @@ class Rates(NamedTuple):
         host_link_bytes_per_second: Line rate between one GPU and the host, one direction.
         host_memory_bytes_per_second: Peak bandwidth of the node's RAM.
         cpu_cores: Physical cores of the node.
+        numa_domains: Parts of the node's RAM, each with its share of the bandwidth.
         core_bytes_per_second: What one core moves in CPU Adam.
         nvme_read_bytes_per_second: All drives of the node together; 0 where there are none. Writes likewise.
         gpus_per_node: GPUs of a full node.
@@ -83,6 +84,7 @@ class Rates(NamedTuple):
     host_link_bytes_per_second: float
     host_memory_bytes_per_second: float
     cpu_cores: int
+    numa_domains: int
     core_bytes_per_second: float
     nvme_read_bytes_per_second: float
     nvme_write_bytes_per_second: float
@@ -146,6 +148,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
         host_link_bytes_per_second=hardware.host_link_bandwidth_bytes_per_second,
         host_memory_bytes_per_second=hardware.host_memory_bandwidth_bytes_per_second,
         cpu_cores=hardware.cpu_cores,
+        numa_domains=hardware.numa_domains,
         core_bytes_per_second=HOST.core_bytes_per_second,
         nvme_read_bytes_per_second=hardware.nvme_read_bandwidth_bytes_per_second,
         nvme_write_bytes_per_second=hardware.nvme_write_bandwidth_bytes_per_second,

@@ -10,6 +10,7 @@ from dsgen.cost.steps import speed_interval
 from dsgen.frameworks.saving import save_steps
 from dsgen.launching.launches import JobLaunch
 from dsgen.memory import Place
+from dsgen.planning.launchers import started_by
 from dsgen.planning.lengths import schedule
 
 __all__ = ["Expectation", "expect"]
@@ -46,11 +47,11 @@ class Expectation:
 
 
 def expect(launch: JobLaunch) -> Expectation:
-    """The numbers of a launch; each rank has the threads that env.sh gives it."""
+    """The numbers of a launch; each rank has the threads of env.sh, on cores of its own where its launcher binds."""
     job, chosen = launch.job, launch.plan.chosen
-    bound = attrs.evolve(job, training=attrs.evolve(job.training, launcher="bound"))
-    step = cost(bound, chosen.strategy)
-    low, high = speed_interval(job, chosen.strategy)
+    started = started_by(job, launch.launcher)
+    step = cost(started, chosen.strategy)
+    low, high = speed_interval(started, chosen.strategy)
     return Expectation(
         gpu=chosen.memory.gpu,
         host=chosen.memory.host,

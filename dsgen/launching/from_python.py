@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dsgen.jobs import scenarios
 from dsgen.launching import RunFolder, run_folder
 from dsgen.launching.asked import Wishes, asked_launch
-from dsgen.rendering import render
-from dsgen.rendering.wanted import Path, Wanted, plan
+from dsgen.planning.launchers import started_by
+from dsgen.planning.planner import Plan
+from dsgen.rendering import Config, render
+from dsgen.rendering.wanted import Path, Wanted, job, plan
 from dsgen.shapes.arguments import names_arguments, path_of, text_of
 
 __all__ = ["launch"]
@@ -74,4 +76,6 @@ def launch(
         filled=tuple(filled),
         image=image,
     )
+    if not isinstance(wanted, (Config, Plan)):
+        wanted = started_by(job(wanted, deepspeed), wishes.launcher)
     return run_folder(asked_launch(render(plan(wanted, deepspeed)), wishes))

@@ -11,6 +11,7 @@ from dsgen.jobs.job import Job
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
 from dsgen.memory.trained import wide_adapters
+from dsgen.planning.launchers import best_launcher, starting_words
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.wishes import allowed
 
@@ -91,6 +92,9 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
     elif wishes.attention == "flash" and wishes.flash_attention < CUDNN_BEATS and _by_cudnn(job):
         yield ProgramChange("attention", "sdpa", "torch's attention, which runs cuDNN's kernel on this GPU", True)
+    if job.gpus_per_node > 1 and wishes.launcher not in ("bound", launcher := best_launcher(job)):
+        other = attrs.evolve(job, training=attrs.evolve(wishes, launcher=launcher))
+        yield ProgramChange("launcher", launcher, starting_words(other), True)
     if wide_adapters(wishes):
         words = "adapters in the type of the base (peft: autocast_adapter_dtype=False; DeepSpeed keeps an fp32 copy)"
         yield ProgramChange("lora_fp32", False, words, True)

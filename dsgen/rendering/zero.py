@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dsgen.families import family_of
 from dsgen.families.parameters import block_elements
 from dsgen.memory.numbers import count
+from dsgen.planning.launchers import starting_words, threads_matter
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
@@ -154,12 +155,10 @@ def _offload_optimizer(plan: Plan) -> Iterator[PlannedKey]:
     if device == "none":
         return
     base = "zero_optimization.offload_optimizer"
-    yield PlannedKey(
-        f"{base}.device",
-        device,
-        f"states and update leave the GPU: {_states(plan)} GiB a node",
-        "training.offload",
-    )
+    why = f"states and update leave the GPU: {_states(plan)} GiB a node"
+    if threads_matter(job, chosen):
+        why += f"; {starting_words(job)}"
+    yield PlannedKey(f"{base}.device", device, why, "training.offload")
     yield PlannedKey(
         f"{base}.pin_memory", True, "page-locked memory: copies run beside compute at the link's full rate"
     )

@@ -6,13 +6,15 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsgen.cost.steps import derived, stand_in
 from dsgen.cost.steps import speed_interval as shares
-from dsgen.cost.steps import stand_in
 from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Candidate
+from dsgen.planning.launchers import said_by_a_person, starting_words, threads_matter
 from dsgen.report.bars import bar, rounded
 
-__all__ = ["data", "differences", "nearest_lines", "part_lines", "seconds_text", "speed_interval", "speed_line"]
+__all__ = ["data", "differences", "launcher_lines", "nearest_lines", "part_lines", "seconds_text", "speed_interval",
+           "speed_line"]  # fmt: skip
 
 _LEAST = 0.005  # share of a step below which a part is not worth a line
 _LEAST_DIFFERENCE = 0.01  # share of a step below which a part is no reason for a choice
@@ -31,9 +33,20 @@ def speed_line(item: Candidate) -> str:
 def nearest_lines(job: Job, width: int) -> list[str]:
     """Whose kernels a speed is made of, where nobody has measured this GPU's; nothing where somebody has."""
     name = stand_in(job)
-    if name is None:
+    if name is None and not derived(job):
         return []
-    words = f"kernels as measured on {name}: of this GPU there are no measurements, and the interval is wider"
+    whose = "by its datasheet" if derived(job) else f"as measured on {name}"
+    words = f"kernels {whose}: of this GPU there are no measurements, and the interval is wider"
+    return textwrap.wrap(words, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def launcher_lines(item: Candidate, width: int) -> list[str]:
+    """Which cores Adam on the host is taken to have, and who decides it; nothing where no launcher does."""
+    job = item.job
+    if not threads_matter(job, item.strategy):
+        return []
+    by = "" if said_by_a_person(job) else f" (--launcher {job.training.launcher}; nobody says another)"
+    words = f"Adam on the host: {starting_words(job)}{by}"
     return textwrap.wrap(words, width, subsequent_indent="  ", break_on_hyphens=False)
 
 

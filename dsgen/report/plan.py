@@ -58,6 +58,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
         lines.append(f"   {hidden} more rejected (--all shows them)")
     lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen)]
     lines += [*costs.part_lines(plan.chosen), *costs.nearest_lines(job, width)]
+    lines += costs.launcher_lines(plan.chosen, width)
     if changes := offered(plan):
         lines.append("")
         for line in offers.lines(changes):

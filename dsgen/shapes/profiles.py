@@ -91,6 +91,11 @@ class Hardware(Value):
     host_memory_bytes: int = fact("RAM of one node.", above=0)
     host_memory_bandwidth_bytes_per_second: float = fact("Peak bandwidth of the node's RAM, all sockets.", above=0)
     cpu_cores: int = fact("Physical cores of one node.", minimum=1)
+    numa_domains: int = fact(
+        "Parts of that RAM, each near to some cores: one a socket as servers come, several with AMD's NPS or Intel's "
+        "SNC. What one rank updates on the CPU lies in one of them, and no more than its bandwidth is there.",
+        default=1, minimum=1,
+    )  # fmt: skip
     nvme_capacity_bytes: int = fact("Local NVMe of one node; 0 where there is none.", default=0, minimum=0)
     nvme_read_bandwidth_bytes_per_second: float = fact("Sequential read, all drives of a node.", default=0.0, minimum=0)
     nvme_write_bandwidth_bytes_per_second: float = fact(
@@ -110,10 +115,8 @@ class Hardware(Value):
     )
     product_efficiency: float | None = fact(
         "Share of the dense 16-bit peak that large matrix products reach for minutes; empty means that of its family.",
-        default=None,
-        above=0,
-        below=1.5,
-    )
+        default=None, above=0, below=1.5,
+    )  # fmt: skip
     memory_efficiency: float | None = fact(
         "Share of the memory's peak bandwidth that large copies reach; empty means that of its family.",
         default=None, above=0, below=1.5,
@@ -127,17 +130,13 @@ class Hardware(Value):
     step_time_ratio: float | None = fact(
         "Measured seconds of a step by the computed ones, as dsgen calibrate writes it: every step takes so many times "
         "as long; empty where nobody measured.",
-        default=None,
-        above=0.1,
-        below=10,
-    )
+        default=None, above=0.1, below=10,
+    )  # fmt: skip
     peak_memory_ratio: float | None = fact(
         "Measured peak of a GPU's tensors by the computed one, as dsgen calibrate writes it: every strategy's tensors "
         "take so many times as much; empty where nobody measured.",
-        default=None,
-        above=0.3,
-        below=3,
-    )
+        default=None, above=0.3, below=3,
+    )  # fmt: skip
     measured_runs: tuple[str, ...] | None = fact(
         "The runs that were measured for these ratios, such as 7b on 8 GPUs; the interval of such runs is narrower.",
         default=None,
@@ -371,11 +370,11 @@ class Training(Value):
         default=True,
     )
     launcher: str = fact(
-        "Who starts the ranks, and so how many CPU threads each has for Adam on the host: deepspeed leaves all to all, "
-        "bound (deepspeed --bind_cores_to_rank) gives each its share, torchrun and accelerate give one.",
-        default="torchrun",
-        choices=("torchrun", "deepspeed", "bound"),
-    )
+        "Who starts the ranks, and so which CPU threads each has for Adam on the host: bound (deepspeed "
+        "--bind_cores_to_rank, as dsgen launch starts it) its share on cores of its own, deepspeed all or a share of "
+        "them on any cores, torchrun and accelerate one, as is taken beside a config.",
+        default="bound", choices=("torchrun", "deepspeed", "bound"),
+    )  # fmt: skip
     nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
     save_16bit: bool = fact(
         "Gather the whole 16-bit model on save at stage 3, so that it loads elsewhere.", default=True

@@ -14,6 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.jobs.releases import brings_foreach
 from dsgen.kernels import Rates, rates
+from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
 from dsgen.memory.overheads import overhead, workspace_bytes
 from dsgen.memory.replaying.padding import padded
@@ -45,7 +46,6 @@ _METHODS = ("full", "lora", "qlora")
 _AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", "zero_init", "chunked_loss")  # where nobody says
 # The constraint that stops a simulation, forced or not: it chunks a loss as Liger does, and in no other way.
 CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
-_LAUNCHER = str(attrs.fields_dict(Training)["launcher"].default)
 _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
 _GROWING = "expandable_segments:True"  # as dsgen launch sets it for what dsgen plans
 _SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
@@ -128,7 +128,7 @@ class Request:
     gpus_per_node: int
     hardware: Hardware | None
     network: Network | None = None
-    launcher: str = _LAUNCHER
+    launcher: str = USUAL_LAUNCHER
     torch: str | None = None
     flash_attention: int = 2
     deepspeed: str | None = None

@@ -55,6 +55,22 @@ def test_what_is_offered_is_what_the_option_gives(make_job):
         assert offer.saved_bytes == asked.chosen.memory.gpu.needed_bytes - offer.chosen.memory.gpu.needed_bytes
 
 
+@pytest.mark.parametrize(
+    ("gpus", "launcher", "told"), [(2, "torchrun", True), (2, "bound", False), (1, "torchrun", False)]
+)
+def test_a_launcher_that_binds_is_offered_where_adam_on_the_host_waits_for_cores(make_job, gpus, launcher, told):
+    said = {"training.offload": "optimizer", "training.launcher": launcher, "training.seq_len": 512}
+    asked = plan(make_job("a100-40g", "qwen2.5-3b", cluster={"gpus": gpus}, **said))
+    bound = plan(make_job("a100-40g", "qwen2.5-3b", cluster={"gpus": gpus}, **{**said, "training.launcher": "bound"}))
+
+    found = [offer for offer in offers(asked) if offer.change.field == "launcher"]
+
+    assert [offer.change.option for offer in found] == ["--launcher bound"] * told
+    assert [offer.gain for offer in found] == [pytest.approx(bound.chosen.speed / asked.chosen.speed - 1)] * told
+    assert ("Adam on the host" in plan_report.text(asked, width=200)) is (gpus > 1)
+    assert all(offer.change.field != "launcher" for offer in offers(plan(make_job("a100-80g", "1b"))))
+
+
 def test_torchs_attention_is_offered_where_it_runs_cudnns_kernel(make_job):
     """At 32k tokens attention is 40 % of a step on Hopper; before torch 2.11, on Ampere and with a window it is not."""
     long = {"training.seq_len": 32768, "training.chunked_loss": True}

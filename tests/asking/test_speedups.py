@@ -15,6 +15,7 @@ from dsgen.asking.plan_questions.rewrites import rewrites
 from dsgen.asking.plan_questions.speedups import LEAST_GAIN, Speedup, Speedups, speedups
 from dsgen.cost import cost
 from dsgen.memory import Verdict, estimate
+from dsgen.report import speedups as report
 
 SLOW_LINK = {"hardware": {"host_link_bandwidth": "1 GB/s"}}
 OFFLOADED = {
@@ -97,11 +98,66 @@ def test_every_change_fits_and_gains_what_it_says(name: str) -> None:
     for one in every(told):
         assert estimate(job, one.after.strategy).verdict is Verdict.FITS
         now = cost(job, told.question.strategy).tokens_per_second_per_gpu
-        assert one.gain == pytest.approx(cost(job, one.after.strategy).tokens_per_second_per_gpu / now - 1)
+        after = attrs.evolve(job, training=attrs.evolve(job.training, launcher=one.after.job.training.launcher))
+        assert one.gain == pytest.approx(cost(after, one.after.strategy).tokens_per_second_per_gpu / now - 1)
         assert one.gain >= LEAST_GAIN
         assert one.after.strategy.global_batch == told.now.strategy.global_batch
     assert [one.gain for one in told.changes] == sorted((one.gain for one in told.changes), reverse=True)
     assert told.together is None or all(told.together.gain > one.gain for one in told.changes)
+
+
+OFFLOADED_3B = (
+    {
+        "train_micro_batch_size_per_gpu": 4,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": True}},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    },
+    {"hw": "a100-40g", "model": "qwen2.5-3b", "gpus": 2, "seq_len": 512, "checkpointing": "none"},
+)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "measured"), [("bound", (2.38316, 2.497)), ("deepspeed", (2.887, 3.08444)), ("torchrun", ())]
+)
+def test_two_ranks_with_adam_on_a_dgx_a100_take_what_was_measured(launcher: str, measured: tuple[float, ...]) -> None:
+    """DeepSpeed pull request 7474, and blogs/zenflow-corebinding."""
+    told = answer(OFFLOADED_3B[0], {**OFFLOADED_3B[1], "launcher": launcher})
+
+    assert told.question.job.training.launcher == launcher
+    for seconds in measured:
+        assert told.now.cost.seconds == pytest.approx(seconds, rel=0.05)
+
+
+def test_another_launcher_is_told_of_a_config_whose_adam_has_one_thread_a_rank() -> None:
+    usual, bound = (answer(OFFLOADED_3B[0], {**OFFLOADED_3B[1], **said}) for said in ({}, {"launcher": "bound"}))
+    text = report.text(usual, width=200)
+
+    assert usual.question.job.training.launcher == "torchrun"  # of a config of one's own, as nobody says another
+    assert "Adam on the host: 1 thread a rank as torchrun or accelerate starts it (--launcher torchrun; nobody" in text
+    first = usual.changes[0]
+    assert first.after.job.training.launcher == "bound"
+    assert first.gain == pytest.approx(bound.now.speed / usual.now.speed - 1)
+    assert first.gain > 2
+    assert "start it with deepspeed --bind_cores_to_rank" in first.programs[0]
+    assert all("--bind_cores" not in program for one in every(bound) for program in one.programs)
+    assert "64 threads a rank on cores of its own" in report.text(bound, width=200)
+
+
+def test_one_rank_of_a_node_has_all_cores_whoever_starts_it() -> None:
+    alone = answer(OFFLOADED_3B[0], {**OFFLOADED_3B[1], "gpus": 1})
+
+    assert "Adam on the host" not in report.text(alone, width=200)
+    assert not [one for one in alone.changes if one.after.job.training.launcher != "torchrun"]
+
+
+def test_over_several_nodes_threads_are_told_and_no_binding() -> None:
+    """pdsh drops --bind_cores_to_rank."""
+    many = answer(OFFLOADED_3B[0], {**OFFLOADED_3B[1], "gpus": 4, "nodes": 2, "network": "ib-hdr-200g"})
+    told = [one for one in many.changes if one.after.job.training.launcher != "torchrun"]
+
+    assert [one.after.job.training.launcher for one in told] == ["deepspeed"]
+    assert "OMP_NUM_THREADS=64" in told[0].programs[0]
 
 
 @pytest.mark.parametrize("name", CASES)

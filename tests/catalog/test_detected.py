@@ -38,6 +38,7 @@ def test_a_desktop_differs_in_what_it_lacks() -> None:
         "gpus_per_node": "1",
         "host_memory": "62.7 GiB",
         "cpu_cores": "16",
+        "numa_domains": "1",
         "host_memory_bandwidth": "51.2 GB/s",
         "nvme_capacity": "2 TB",
     }
@@ -71,6 +72,11 @@ def test_fewer_drives_are_slower_in_proportion() -> None:
 
     assert said["nvme_read_bandwidth"].value == "14 GB/s"  # of 56 with eight
     assert said["nvme_read_bandwidth"].source.startswith("derived")
+
+
+def test_a_desktop_has_one_numa_domain_and_a_node_that_says_none_those_of_its_profile() -> None:
+    assert facts("rtx4090-desktop")["numa_domains"] == "1"
+    assert "numa_domains" not in facts("dgx-a100-40g")
 
 
 def test_every_fact_has_its_source_and_the_profile_reads(tmp_path: Path) -> None:

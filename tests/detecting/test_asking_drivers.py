@@ -212,6 +212,7 @@ def test_the_host_is_read(tmp_path: Path) -> None:
         "proc/meminfo": "MemTotal:       16090888 kB\nMemFree: 1 kB\n",
         "proc/cpuinfo": "processor\t: 0\nmodel name\t: AMD EPYC 7302 16-Core Processor\n",
         "sys/fs/cgroup/memory.max": "8589934592\n",
+        **{f"sys/devices/system/node/node{number}/cpulist": text for number, text in enumerate(("0-1", "2-3", ""))},
         **topology,
     })  # fmt: skip
 
@@ -219,6 +220,7 @@ def test_the_host_is_read(tmp_path: Path) -> None:
     assert proc.cpus(tmp_path) == {
         "name": "AMD EPYC 7302 16-Core Processor",
         "sockets": 2,
+        "numa_domains": 2,
         "cores": 3,
         "allowed_cores": 3,
     }
@@ -264,5 +266,5 @@ def test_drives_interfaces_and_cards_are_listed(tmp_path: Path) -> None:
 
 def test_an_empty_machine_answers_with_nothing(tmp_path: Path) -> None:
     assert proc.memory(tmp_path) == {"total_bytes": None, "limit_bytes": None}
-    assert proc.cpus(tmp_path) == {"name": "", "sockets": 0, "cores": 0, "allowed_cores": 0}
+    assert proc.cpus(tmp_path) == {"name": "", "sockets": 0, "numa_domains": 0, "cores": 0, "allowed_cores": 0}
     assert proc.disks(tmp_path) == proc.interfaces(tmp_path) == proc.display_controllers(tmp_path) == []

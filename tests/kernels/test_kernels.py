@@ -339,8 +339,20 @@ def test_cpu_adam_with_one_thread_a_rank_is_bound_by_it_and_else_by_memory():
 
     assert one == pytest.approx(1e9 * 28 / 6.3e9)
     assert bound == pytest.approx(8e9 * 28 / (409.6e9 * 0.74))
-    assert unbound == pytest.approx(2 * bound)
+    assert unbound == pytest.approx(bound / 0.77)
     assert cpu_adam_seconds(own, 2e9, ranks_per_node=8) == pytest.approx(2 * one)
+
+
+def test_a_rank_has_the_bandwidth_of_the_numa_domain_that_its_buffers_lie_in():
+    eight, two, one = node("a100-40g"), node("h100-80g"), node("gh200-96g")  # domains of their nodes
+
+    def adam(own, ranks):
+        return cpu_adam_seconds(own, 1e9, ranks_per_node=ranks, launcher="bound")
+
+    assert adam(eight, 1) == adam(eight, 2) == adam(eight, 8) == pytest.approx(28e9 / (409.6e9 * 0.74 / 8))
+    assert adam(two, 1) == adam(two, 2) == pytest.approx(28e9 / (614.4e9 * 0.74 / 2))
+    assert adam(two, 8) == pytest.approx(4 * adam(two, 2))
+    assert adam(one, 1) == pytest.approx(28e9 / (384e9 * 0.74))
 
 
 def test_copies_and_drives_take_their_share_of_the_line():

@@ -44,6 +44,7 @@ RATES = Rates(
     host_link_bytes_per_second=1e9,
     host_memory_bytes_per_second=1e12,
     cpu_cores=8,
+    numa_domains=1,
     core_bytes_per_second=1e9,
     nvme_read_bytes_per_second=1e9,
     nvme_write_bytes_per_second=1e9,

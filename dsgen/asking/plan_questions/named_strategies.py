@@ -16,7 +16,7 @@ from dsgen.shapes.pins import LARGEST_COUNT, Pin
 __all__ = ["GRAMMAR", "named", "pinned"]
 
 GRAMMAR = (
-    "zero0 to zero3, tp=N, offload=cpu|nvme|none, param=cpu|nvme|none, mb=N, accum=N, checkpointing, "
+    "zero0 to zero3, tp=N, offload=optimizer|all|cpu|nvme|none, param=cpu|nvme|none, mb=N, accum=N, checkpointing, "
     "no-checkpointing, hpz=N"
 )
 _SOURCE = "compare"
@@ -24,6 +24,8 @@ _STAGES = {f"zero{stage}": stage for stage in range(4)}
 _SWITCHES = {"checkpointing": True, "no-checkpointing": False}
 _COUNTS = {"tp": "tp", "mb": "micro_batch", "accum": "accumulation", "hpz": "secondary"}
 _PLACES = {"offload": "offload_optimizer", "param": "offload_param"}
+# As --offload says it: optimizer (states on CPU), all (states and parameters on CPU); cpu and nvme are of the states.
+_ON_CPU = {"optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
 _WORDS = (*_STAGES, *_SWITCHES, *(f"{word}=" for word in (*_COUNTS, *_PLACES)))
 # Field of a strategy -> the path that pins it; what a name leaves out of `_PLAIN` it has not.
 _PATHS = {
@@ -51,16 +53,16 @@ def named(text: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     words: dict[str, str] = {}
     for word in text.replace(",", " ").split():
-        field, value = _read(word)
-        if field in said:
-            raise mistake(
-                f"{words[field]} and {word} in one strategy",
-                must="it can have one of them",
-                where=_SOURCE,
-                todo=f"Two strategies are two words: --compare {words[field]} {word}.",
-                code="contradiction",
-            )
-        said[field], words[field] = value, word
+        for field, value in _read(word):
+            if field in said:
+                raise mistake(
+                    f"{words[field]} and {word} in one strategy",
+                    must="it can have one of them",
+                    where=_SOURCE,
+                    todo=f"Two strategies are two words: --compare {words[field]} {word}.",
+                    code="contradiction",
+                )
+            said[field], words[field] = value, word
     if not said:
         raise mistake(f"{show(text)} names no strategy", must=f"it must be words of: {GRAMMAR}", where=_SOURCE)
     if "secondary" in said and said.setdefault("stage", 3) != 3:
@@ -68,7 +70,16 @@ def named(text: str) -> dict[str, Any]:
     return said
 
 
-def _read(word: str) -> tuple[str, Any]:
+def _read(word: str) -> Iterator[tuple[str, Any]]:
+    """The fields of a strategy that a word says, with their values."""
+    name, _, value = word.partition("=")
+    if name == "offload" and value in _ON_CPU:
+        yield from ((field, "cpu") for field in _ON_CPU[value])
+    else:
+        yield _one(word)
+
+
+def _one(word: str) -> tuple[str, Any]:
     name, equals, value = word.partition("=")
     if word in _STAGES:
         return "stage", _STAGES[word]
@@ -81,7 +92,8 @@ def _read(word: str) -> tuple[str, Any]:
         return _COUNTS[name], count
     if equals and name in _PLACES:
         if value not in ("cpu", "nvme", "none"):
-            raise mistake(f"{word} in a strategy", must=f"{name}= takes cpu, nvme or none", where=_SOURCE)
+            taken = "optimizer, all, cpu, nvme or none" if name == "offload" else "cpu, nvme or none"
+            raise mistake(f"{word} in a strategy", must=f"{name}= takes {taken}", where=_SOURCE)
         return _PLACES[name], value
     raise _unknown(word)
 

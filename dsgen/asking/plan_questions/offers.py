@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from dsgen.memory.estimates import GATHERS
 from dsgen.planning.candidates import Candidate
+from dsgen.planning.launchers import threads_matter
 from dsgen.planning.planner import TIE, Plan, offloaded, plan
 from dsgen.planning.program_changes import ProgramChange, program_changes
 from dsgen.shapes.errors import DsgenError
@@ -11,6 +12,7 @@ from dsgen.shapes.errors import DsgenError
 __all__ = ["Offer", "offers"]
 
 FREE_GAIN = 0.10  # of the speed, from which on a change that trains the same is worth a line
+STARTED_GAIN = 0.05  # the same for another launcher, which leaves the program as it is
 OTHER_GAIN = 0.25  # the same for one that trains something else; asked only where the plan offloads, or may not fit
 # Share of a GPU that optimizer states take at least where fewer bits of them are asked for beside a plan at ease: of
 # 13B on 8 A100-40G they take 32 % and the gain is 5 %, of 34B on 8 A100-80G 43 % and it is 16 %.
@@ -44,9 +46,9 @@ def offers(asked: Plan) -> tuple[Offer, ...]:
     """The changes of the program that are worth it: what trains the same first, of that what saves an offload and is as
     fast as any within the model's error, then the fastest.
 
-    One that trains the same is worth it where it is FREE_GAIN faster, or saves an offload or a doubt at no loss of
-    speed; one that trains something else only where the plan as asked offloads and it is OTHER_GAIN faster, or where it
-    surely fits and the plan as asked may not.
+    One that trains the same is worth it where it is FREE_GAIN faster (a launcher: STARTED_GAIN), or saves an offload or
+    a doubt at no loss of speed; one that trains something else only where the plan as asked offloads and it is
+    OTHER_GAIN faster, or where it surely fits and the plan as asked may not.
     """
     told = [offer for change in program_changes(asked.job) if (offer := _offer(asked, change)) is not None]
     near = (1 + max((offer.gain for offer in told if offer.change.same), default=0.0)) * (1 - TIE)
@@ -63,6 +65,9 @@ def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
     strained = not before.sure or offloaded(before.strategy) > 0
     if not (change.same or strained):
         return None
+    started = change.field == "launcher"
+    if started and not threads_matter(asked.job, before.strategy):
+        return None
     if change.field == "lora_fp32" and before.strategy.stage != GATHERS:  # DeepSpeed casts them at any other stage
         return None
     states = before.memory.gpu.parts.get("optimizer states", 0)
@@ -77,7 +82,8 @@ def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
     gain = after.speed / before.speed - 1
     simpler, surer = offloaded(after.strategy) < offloaded(before.strategy), after.sure and not before.sure
     relieved = surer or (simpler and change.same)
-    if not (gain >= (FREE_GAIN if change.same else OTHER_GAIN) or (relieved and gain >= -TIE)):
+    least = STARTED_GAIN if started else FREE_GAIN if change.same else OTHER_GAIN
+    if not (gain >= least or (relieved and gain >= -TIE)):
         return None
     saved = before.memory.gpu.needed_bytes - after.memory.gpu.needed_bytes
     return Offer(change, after, gain, saved, simpler, offloaded(after.strategy) == 0, surer)

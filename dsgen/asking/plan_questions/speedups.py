@@ -17,6 +17,7 @@ from dsgen.cost import cost
 from dsgen.linting.config_reader import place
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, Candidate, sized
+from dsgen.planning.launchers import best_launcher, how_to_start, starting_words, threads_matter
 from dsgen.planning.planner import plan
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Finding
@@ -26,6 +27,7 @@ from dsgen.strategies.strategies import Layout, Strategy
 
 __all__ = ["LEAST_GAIN", "Speedup", "Speedups", "speedups"]
 
+STARTED_GAIN = 0.05  # the same of another launcher
 LEAST_GAIN = 0.02  # of the speed: a change that gains less is not worth a person's time
 MOST_CLIMBED = 8  # changes that are made one after the other
 
@@ -88,13 +90,36 @@ def speedups(question: Question) -> Speedups:
     """What would make the strategy of a question faster: computed for each change, not judged by rules of thumb."""
     now = weigh(question.job, question.strategy)
     changes = _changes(question, now.strategy)
-    together = _together(question, changes)
+    several = _together(question, changes)
+    together = _told(question, now, several) if several is not None else None
+    alone = [*_alone([_told(question, now, changed) for changed in changes]), *_started(question, now)]
+    if together is not None and together.gain <= max((one.gain for one in alone), default=0.0):
+        together = None  # another launcher alone gains more
     return Speedups(
         question=question,
         now=now,
-        changes=tuple(_alone([_told(question, now, changed) for changed in changes])),
-        together=_told(question, now, together) if together is not None else None,
+        changes=tuple(sorted(alone, key=lambda one: -one.gain)),
+        together=together,
     )
+
+
+def _started(question: Question, now: Candidate) -> Iterator[Speedup]:
+    """Another launcher, where Adam on the host waits for cores that a rank does not have."""
+    job, launcher = question.job, best_launcher(question.job)
+    if job.training.launcher in ("bound", launcher) or not threads_matter(job, now.strategy):
+        return
+    other = attrs.evolve(job, training=attrs.evolve(job.training, launcher=launcher))
+    after = weigh(other, now.strategy)
+    gain = after.speed / now.speed - 1
+    if gain >= STARTED_GAIN:
+        yield Speedup(
+            words=(f"Adam on the host: {starting_words(other)}",),
+            keys={},
+            programs=(f"{how_to_start(other)} (beside dsgen plan: --launcher {launcher})",),
+            where={},
+            after=after,
+            gain=gain,
+        )
 
 
 def _changes(question: Question, start: Strategy) -> list[Strategy]:
