@@ -1,5 +1,7 @@
 """Who starts the ranks, and what that leaves each of them of the host's cores for Adam."""
 
+from __future__ import annotations
+
 import attrs
 
 from dsgen.jobs.job import Job

@@ -432,8 +432,8 @@ def test_kernels_that_nobody_measured_of_a_whole_family_widen_the_interval(make_
 
     assert stand_in(job) is None
     assert derived(job)
-    assert low == pytest.approx(0.77 * LOW, rel=0.05)
-    assert high == pytest.approx(1.40 * HIGH, rel=0.05)
+    assert 0.77 * LOW <= low < 0.85 * LOW
+    assert 1.25 * HIGH < high <= 1.40 * HIGH
     timed = attrs.evolve(job, hardware=attrs.evolve(job.hardware, step_time_ratio=1.0))
     assert not derived(timed)
     assert speed_interval(timed) == (LOW, HIGH)

@@ -224,8 +224,8 @@ def test_two_hardwares_are_a_conflict_that_names_both() -> None:
         job(Scenario(profiles={"hardware": ("a100-40g", "h100-80g"), "model": ("7b",)}))
 
     assert str(caught.value) == (
-        "hardware.gpu_memory = 40 GiB (profiles/hardware/a100-40g.yaml:24) and 80 GiB "
-        "(profiles/hardware/h100-80g.yaml:24) have the same rank (hardware); one value must win\n"
+        "hardware.gpu_memory = 40 GiB (profiles/hardware/a100-40g.yaml:25) and 80 GiB "
+        "(profiles/hardware/h100-80g.yaml:25) have the same rank (hardware); one value must win\n"
         "  Drop one of the two, or decide it above them: -f a file or --set hardware.gpu_memory=VALUE."
     )
 
