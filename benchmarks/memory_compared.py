@@ -161,7 +161,8 @@ def differences(item: Compared, phase: str) -> list[Difference]:
     if item.ours is None:
         return []
     theirs = item.simulated["phases"].get(phase, {})
-    ours = next((one.gpu for one in item.ours.phases if one.phase == phase), {})
+    of_phase = [one for one in item.ours.phases if one.phase == phase]  # of the first step, and of a later one
+    ours = max(reversed(of_phase), key=lambda one: one.gpu_bytes).gpu if of_phase else {}
     peak = item.simulated["peak"]
     found = [Difference(name, theirs.get(name, 0), ours.get(name, 0), peak) for name in {*theirs, *ours}]
     return sorted(found, key=lambda one: (-abs(one.bytes), one.part))

@@ -14,8 +14,8 @@ from dsgen.memory.hosts import Host
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import WORKSPACE, overhead
 from dsgen.memory.parts import Parts, parts
-from dsgen.memory.phases import MEASURED, PhaseMemory, beyond, highest_of, named, phases_of
 from dsgen.memory.reserved import ReservedBytes, Reserving
+from dsgen.memory.run_phases import MEASURED, PhaseMemory, beyond, highest_of, named, phases_of
 from dsgen.memory.widened import widened
 from dsgen.shapes.profiles import Hardware
 from dsgen.shapes.value import Value

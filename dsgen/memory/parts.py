@@ -92,8 +92,8 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
 
 def passes_of(
     job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False
-) -> tuple[tuple[Moment, ...], tuple[Moment, ...]]:
-    """Moments of forward, backward and step in the first step, and in a later one; see `parts` for the arguments."""
+) -> tuple[tuple[Moment, ...], ...]:
+    """Moments of the first step; of its passes by two counts, the lower of which holds; of a later one. As `parts`."""
     return _passes(*_telling(job, layout, buffers, passes, single))
 
 
@@ -196,7 +196,7 @@ def _of_layout(
 @functools.lru_cache(maxsize=64)
 def _passes(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
-) -> tuple[tuple[Moment, ...], tuple[Moment, ...]]:
+) -> tuple[tuple[Moment, ...], ...]:
     of = _moments(asked, layout, buffers, accumulates, twice, anew)
     first, held = of.held()
     before, began = of.unstepped(first), of
@@ -204,8 +204,10 @@ def _passes(
         here = layout.offload_param == "none"
         free = here and of.states.ranks == 1
         began = of._replace(both=together(_run(asked, layout, anew), recording(buffers), False, here, free=free))
-    passed = (*of.recorded(before), *began.forward(before), *began.backward(before), *of.first_step(first))
-    return tuple(highest(passed)), tuple(highest((*of.forward(held), *of.backward(held), *of.step(first))))
+    sure = (*of.recorded(before), *of.first_step(first))
+    either = ((*one.forward(before), *one.backward(before)) for one in (began, of))
+    later = (*of.forward(held), *of.backward(held), *of.step(first))
+    return tuple(tuple(highest(one)) for one in (sure, *either, later))
 
 
 def _run(asked: Asked, layout: Plain, anew: bool) -> Run:
@@ -286,10 +288,8 @@ class _Moments(NamedTuple):
         """The passes of the first step that can be higher than later ones: they record the order of use."""
         grads, bucket = start(self.states, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.both.active.inputs[1]
-        early = self.both.first_step
-        if self.second:
-            early += self.second.forward + self.second.backward
-        for alive, live, waiting in early:
+        second = self.second.forward + self.second.backward if self.second else ()
+        for alive, live, waiting in self.both.first_step + second:
             phase = "forward" if alive.way == FORWARD else "backward"
             there = grads + alive.fresh + (0 if self.buffers.contiguous else waiting)
             yield moment(phase, before, there, bucket, 0, live, alive, inputs)

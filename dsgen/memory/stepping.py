@@ -102,7 +102,7 @@ def making_states(
     asked = both.active.asked
     alive = NOTHING._replace(activations=asked, temporaries=asked)
     if stage < 3:
-        yield moment("step", held, states.wide * states.own, 0, states.listed * states.own, 0, alive)
+        yield moment("step", held, (states.wide + states.listed) * states.own, 0, 0, 0, alive)
         return
     grads, bucket = start(states, 3, buffers, False)
     most = flattened(states.cut_up, states.among, buffers.sub_group, states.split)[0]

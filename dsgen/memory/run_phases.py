@@ -91,7 +91,9 @@ def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: 
         gpu = named(highest_of(own, micro_batch)[0], micro_batch, ratio) if own else {}
         return PhaseMemory(name, step, int(name in _PASSES), gpu, host)
 
-    first, later = passes_of(job, strategy, strategy.buffers, strategy.accumulation, single)
+    sure, *either, later = passes_of(job, strategy, strategy.buffers, strategy.accumulation, single)
+    lower = [_lower(either, name, micro_batch) for name in _PASSES]
+    first = (*sure, *(one for one in lower if one is not None))
     unstepped = _unstepped(job, strategy, ram["training"])
     steps = [
         [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, moments, ram["training"])]
@@ -107,3 +109,10 @@ def _unstepped(job: Job, strategy: Strategy, training: Mapping[str, int]) -> Map
     if strategy.offload_optimizer == "none" or job.training.optimizer == MUON:
         return training
     return {name: size for name, size in training.items() if name != _STATES}
+
+
+def _lower(counts: Sequence[Sequence[Moment]], name: str, micro_batch: int) -> Moment | None:
+    """The highest moment of a phase by the count that has less there."""
+    own = [[one for one in moments if one.phase == name] for moments in counts]
+    tops = [highest_of(one, micro_batch) for one in own if one]
+    return min(tops, key=lambda top: top[1])[0] if tops else None
