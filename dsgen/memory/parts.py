@@ -177,7 +177,7 @@ def _of_layout(
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     held = states(asked, layout, buffers)
     lingers = asked.lingers_on or (asked.lingers and anew)
-    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers)
+    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers, asked.returns)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
     group = held.secondary.group if held.secondary and not anew else 0  # a later pass has all copies already

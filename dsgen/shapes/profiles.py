@@ -297,6 +297,7 @@ class Training(Value):
     checkpointing: str = fact(
         "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
     )
+    reentrant: bool = fact("torch's reentrant kind recomputes; a release may ask for it.", default=False)
     attention: str = fact(
         "Attention kernel; it decides what is kept for backward.", default="flash", choices=("flash", "sdpa", "eager")
     )
