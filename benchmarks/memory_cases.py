@@ -82,6 +82,7 @@ class Case:
             lora_fp32=options.get("lora_fp32", True),
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
+            reentrant=options.get("reentrant", False),
         )
         model = of_type(self.model) if self.model in _WITHOUT else job.model
         if older := options.get("older_loss"):

@@ -55,7 +55,7 @@ _METAVARS = {
 }
 _SWITCHES = (
     *("chunked_loss", "expandable_segments", "foreach", "liger_kernels", "lora_fp32", "lora_train_embeddings"),
-    "zero_init",
+    *("reentrant", "zero_init"),
 )
 _LISTS = ("lora_targets",)
 _TEXTS = ("liger", "torch", "transformers")  # 4.50 is no number
@@ -76,6 +76,7 @@ _FIELD_HELP = {
     "offload": "What leaves the GPU (default: planned).",
     "tp": "GPUs that share each layer, AutoTP (default: planned).",
     "checkpointing": "Recompute activations in backward (default: planned).",
+    "reentrant": "It is torch's reentrant kind (default: where adapters at stage 3 need it, before DeepSpeed 0.19.3).",
     "objective": "What to prefer among strategies that fit.",
     "accumulation": "Forward passes per optimizer step (default: planned).",
     "method": "What is trained (default: full).",

@@ -27,9 +27,10 @@ __all__ = ["command"]
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
-                "accumulation", "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
-                "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention", "chunked_loss",
-                "launcher", "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
+                "accumulation", "precision", "checkpointing", "reentrant", "method", "lora_rank", "lora_targets",
+                "lora_dropout", "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention",
+                "chunked_loss", "launcher", "liger_kernels", "gpu_memory", "gpu_memory_used",
+                "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _WHOLE = 3  # the stage of zero.Init
@@ -300,6 +301,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             mean_len=wished["mean_len"],
             attention=wished["attention"],
             checkpointing=wished["checkpointing"] if wished["checkpointing"] != "auto" else None,
+            reentrant=bool(wished["reentrant"]),
             method=wished["method"],
             lora_rank=wished["lora_rank"],
             lora_targets=tuple(targets) if targets else None,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dsgen.cost.micro_batches import node_rates
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import must_reenter, recomputed
 from dsgen.kernels import collective_lines, contention
 from dsgen.memory.buckets import flat_chunks
 from dsgen.memory.filled_buckets import Buckets, filled_buckets
@@ -112,6 +113,7 @@ class _Exchanged(NamedTuple):
     accumulation: int
     eight_bits: bool
     deepspeed: bool
+    returns: bool
 
 
 def exchanges(job: Job, strategy: Strategy) -> Exchanges:
@@ -134,13 +136,15 @@ def _buckets(asked: _Exchanged) -> Buckets:
 
 
 def _run(asked: _Exchanged) -> Run:
-    return Run(asked.model, asked.training, 0, asked.precision, asked.tp, asked.checkpointing, asked.stage == 3)
+    told = asked.stage == 3
+    run = Run(asked.model, asked.training, 0, asked.precision, asked.tp, asked.checkpointing, told)
+    return run._replace(returns=asked.returns)
 
 
 def _asked(job: Job, strategy: Strategy, deepspeed: bool) -> _Exchanged:
     return _Exchanged(
         job.model,
-        job.training,
+        recomputed(job.training, strategy.stage, job.version),
         job.world // strategy.tp,
         strategy.stage,
         strategy.tp,
@@ -150,6 +154,7 @@ def _asked(job: Job, strategy: Strategy, deepspeed: bool) -> _Exchanged:
         strategy.accumulation,
         job.unsure.fetched,
         deepspeed,
+        must_reenter(job.training.method, strategy.stage, job.version),
     )
 
 

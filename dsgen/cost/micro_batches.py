@@ -9,6 +9,7 @@ from dsgen.families.tape.graph import DEQUANTIZATION, FORWARD_PASS
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.work import Attention, Product, Work
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import recomputed
 from dsgen.kernels import (
     Rates,
     attention_seconds,
@@ -98,7 +99,8 @@ def passes(job: Job, strategy: Strategy) -> Passes:
     """The passes of a job's micro-batch under a strategy."""
     lengths = (job.seq_len, job.target_len)
     ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
-    return _passes(job.model, job.training, job.hardware, *lengths, *ways)
+    training = recomputed(job.training, strategy.stage, job.version)
+    return _passes(job.model, training, job.hardware, *lengths, *ways)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -199,6 +201,7 @@ def _parts(
         embeddings=training.lora_train_embeddings,
         narrow=narrow_adapters(training),
         target_len=target_len or None,
+        reentrant=training.reentrant,
     ).parts
 
 

@@ -91,11 +91,13 @@ def work(
     embeddings: bool = False,
     narrow: bool = False,
     target_len: int | None = None,
+    reentrant: bool = False,
 ) -> ModelWork:
     """What a model's forward and backward do; arguments and errors are those of `activations`."""
     ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops)
     targets = target_len or seq_len
-    return _work(model, precision, attention, seq_len, *ways, embeddings and method != "full", narrow, targets)
+    trains, again = embeddings and method != "full", reentrant and checkpointing
+    return _work(model, precision, attention, seq_len, *ways, trains, narrow, targets, again)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -116,6 +118,7 @@ def _work(
     embeddings: bool,
     narrow: bool,
     target_len: int,
+    reentrant: bool,
 ) -> ModelWork:
     """As `work`, whose arguments may be left out."""
     ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings, narrow)
@@ -128,7 +131,8 @@ def _work(
     hidden, *_ = forward.before(tape, on)
     parts = [_over(tape, hidden).part("before", 1, named[0])]
     if isinstance(forward, Forward):
-        parts += _blocks(forward, on, hidden, checkpointing, named)
+        blocks = _blocks(forward, on, hidden, checkpointing, named)
+        parts += (part._replace(again=part.forward) for part in blocks) if reentrant else blocks
         late_on = on
     else:
         late_on = on._replace(seq_len=target_len, source_len=on.seq_len)

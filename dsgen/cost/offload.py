@@ -5,6 +5,7 @@ from typing import NamedTuple
 from dsgen.cost.handling import GATHERS
 from dsgen.cost.optimizer_step import adam_bytes
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import must_reenter, recomputed
 from dsgen.kernels import Rates, copy_seconds, cpu_adam_seconds, host_traffic_seconds, nvme_seconds
 from dsgen.memory.gathers import gathers
 from dsgen.memory.numbers import Numbers
@@ -46,7 +47,9 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
         own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
         gradients = _gradients(strategy, rates, 4 if strategy.precision == "fp32" else 2, own)
     if strategy.offload_param != "none":
-        run = Run(job.model, job.training, 0, strategy.precision, strategy.tp, strategy.checkpointing, True)
+        training = recomputed(job.training, strategy.stage, job.version)
+        run = Run(job.model, training, 0, strategy.precision, strategy.tp, strategy.checkpointing, True)
+        run = run._replace(returns=must_reenter(training.method, strategy.stage, job.version))
         every = gathers(run, strategy.buffers, several=strategy.accumulation > 1).elements
         fetched = [fetch_seconds(job, strategy, rates, elements) for elements in every]
     return Offload(fetched[0], fetched[1], gradients, host_step_seconds(job, strategy, rates, numbers))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsgen.jobs.releases import WHY_REENTRANT, must_reenter
+from dsgen.jobs.releases import reenters as _reenters
+from dsgen.jobs.releases import why_reenters
 from dsgen.planning.planner import Plan
 
 __all__ = ["INPUTS", "input_gradients", "kind_arguments", "reason", "reenters"]
@@ -11,8 +12,8 @@ INPUTS = "model.enable_input_require_grads()"
 
 
 def reenters(plan: Plan) -> bool:
-    """Whether it is the reentrant kind, which only adapters at stage 3 under an older DeepSpeed need."""
-    return must_reenter(plan.job.training.method, plan.chosen.strategy.stage, plan.job.version)
+    """Whether it is the reentrant kind: a person says so, or adapters at stage 3 under an older DeepSpeed need it."""
+    return _reenters(plan.job.training, plan.chosen.strategy.stage, plan.job.version)
 
 
 def kind_arguments(plan: Plan) -> dict[str, bool]:
@@ -22,9 +23,8 @@ def kind_arguments(plan: Plan) -> dict[str, bool]:
 
 def reason(plan: Plan) -> str:
     """Why it is this kind."""
-    if reenters(plan):
-        return WHY_REENTRANT
-    return "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
+    why = why_reenters(plan.job.training, plan.chosen.strategy.stage, plan.job.version)
+    return why or "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
 
 
 def input_gradients(plan: Plan) -> str:

@@ -10,6 +10,7 @@ whether Liger's loss is chunked in an evaluation, and so do Liger's other kernel
 
 from __future__ import annotations
 
+import functools
 import re
 
 import attrs
@@ -28,6 +29,9 @@ __all__ = [
     "knows_liger_kernels",
     "must_reenter",
     "obeys_zero3_init_flag",
+    "recomputed",
+    "reenters",
+    "why_reenters",
     "with_liger_kernels",
 ]
 
@@ -110,6 +114,33 @@ def must_reenter(method: str, stage: int, version: str) -> bool:
         version: The release of DeepSpeed, as of a job.
     """
     return method != "full" and stage == 3 and _of_deepspeed(version) < _KEEPS_RECOMPUTED
+
+
+def reenters(training: Training, stage: int, version: str) -> bool:
+    """Whether blocks that run again do so by reentrant checkpointing: a person says so, or a release needs it.
+
+    Args:
+        training: How it is trained.
+        stage, version: As for `must_reenter`.
+    """
+    return training.reentrant or must_reenter(training.method, stage, version)
+
+
+def why_reenters(training: Training, stage: int, version: str) -> str:
+    """Why it is reentrant checkpointing, "" where it is not; arguments are as for `reenters`."""
+    if must_reenter(training.method, stage, version):
+        return WHY_REENTRANT
+    return "training.reentrant asks for it" if training.reentrant else ""
+
+
+def recomputed(training: Training, stage: int, version: str) -> Training:
+    """How it is trained, where its `reentrant` is the kind that runs; arguments are as for `reenters`."""
+    return training if training.reentrant or not reenters(training, stage, version) else _reentrant(training)
+
+
+@functools.lru_cache(maxsize=64)
+def _reentrant(training: Training) -> Training:
+    return attrs.evolve(training, reentrant=True)
 
 
 def _of_deepspeed(version: str) -> tuple[int, ...]:

@@ -46,6 +46,7 @@ FIELDS = {
     "offload": "training.offload",
     "tp": "training.tp",
     "checkpointing": "training.checkpointing",
+    "reentrant": "training.reentrant",
     "objective": "training.objective",
     "accumulation": "training.accumulation",
     "method": "training.method",

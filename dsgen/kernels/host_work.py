@@ -34,7 +34,7 @@ NVME_SHARE = (
     0.85  # of the drives' rating: 2.9 of 3.25 GB/s with one, 10.1 of 13 with four (DeepSpeed, DeepNVMe 08-2024)
 )
 LAUNCHERS = ("deepspeed", "bound", "torchrun")
-USUAL_LAUNCHER = "torchrun"  # of a program that dsgen launch does not start, where nobody says it
+USUAL_LAUNCHER = "torchrun"  # where nobody says it
 
 
 def dispatch_seconds(

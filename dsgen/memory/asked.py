@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from dsgen.families import family_of
 from dsgen.families.tape.chunked import LIGERS
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import must_reenter, recomputed
 from dsgen.memory.moments import ResidentStates
 from dsgen.memory.older_releases import (
     checks_in_fp32,
@@ -163,6 +164,7 @@ class Asked(NamedTuple):
         lingers_on: It fetches ahead as if they were there behind a step too (there).
         early_buckets: Stages 1 and 2 make the buckets of gradients before backward begins (there).
         checks_wide: They look for infinities in fp32 copies of a gradient that goes to the CPU (there).
+        returns: As in a step.
     """
 
     model: Model
@@ -179,6 +181,7 @@ class Asked(NamedTuple):
     lingers_on: bool = False
     early_buckets: bool = False
     checks_wide: bool = False
+    returns: bool = False
 
 
 def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
@@ -187,9 +190,11 @@ def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     wide = layout.stage in _SPLITS and layout.offload_optimizer == "cpu" and returns_wide(job.version)
     clones = layout.stage == _GATHERS and layout.offload_optimizer == "none" and clones_first(job.version)
     in_ram = layout.stage in _SPLITS and flattens_in_ram(job.version)
-    lingers = layout.stage == _GATHERS and leaves_embeddings(job.version, job.training)
+    lingers = layout.stage == _GATHERS and leaves_embeddings(job.version)
     early = layout.stage in _SPLITS and makes_buckets_early(job.version)
     lingers_on = lingers and counts_what_a_step_releases(job.version)
     checks = layout.stage in _SPLITS and layout.offload_optimizer != "none" and checks_in_fp32(job.version)
     older = wide, job.foreach, clones, in_ram, lingers, lingers_on, early, checks
-    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow, *older)
+    returns = must_reenter(job.training.method, layout.stage, job.version)
+    training = recomputed(job.training, layout.stage, job.version)
+    return Asked(job.model, training, job.seq_len, world, single, job.narrow, *older, returns)

@@ -13,7 +13,7 @@ from dsgen.memory.modules import BITSANDBYTES, LENDING, GatheredTensor, Module, 
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
 
-__all__ = ["ModuleEvent", "Step", "events", "first_asked", "lingering", "unasked"]
+__all__ = ["ModuleEvent", "Step", "events", "first_asked", "graphless", "lingering", "unasked"]
 
 # Matrices whose input is the block's, normalized. In some families that of the feed-forward part is so too.
 _FIRST = (
@@ -37,6 +37,7 @@ class ModuleEvent(NamedTuple):
         leaving: The tensors that are released after it because of that.
         ends: It does not start, it is over, and so are its tensors, which a module inside has too.
         over: Tensors of modules around it, and its own, that are over with it: peft's wrappers of parameters.
+        closes: The graph of a reentrant second forward is gone with it, and what that alone refers to.
     """
 
     block: int
@@ -47,6 +48,7 @@ class ModuleEvent(NamedTuple):
     leaving: tuple[GatheredTensor, ...] = ()
     ends: bool = False
     over: tuple[GatheredTensor, ...] = ()
+    closes: bool = False
 
 
 class Step(NamedTuple):
@@ -66,6 +68,10 @@ class Step(NamedTuple):
         free: What AutoTP has split is not cut again.
         lingers: What has ids for its input is not released behind its backward, but in the next pass of the same step
             (dsgen.memory.older_releases); there is one.
+        reentrant: A block runs forward again as torch's reentrant checkpointing does it: all of it, before anything of
+            it has its backward, and in a graph of its own. Its first forward makes no graph.
+        returns: What is frozen is released behind the second forward of its module and gathered once more
+            (dsgen.jobs.releases).
     """
 
     model: Model
@@ -80,11 +86,18 @@ class Step(NamedTuple):
     reads: bool = False
     free: bool = False
     lingers: bool = False
+    reentrant: bool = False
+    returns: bool = False
 
     @property
     def modules(self) -> Modules:
         """The modules of the model."""
         return modules(*self[:6], self.reads, self.free)
+
+
+def graphless(step: Step, event: ModuleEvent) -> bool:
+    """Whether nobody refers to what is released behind an event because it makes no graph, or its graph is gone."""
+    return step.reentrant and (event.closes or (event.way == FORWARD and BEFORE < event.block < AFTER))
 
 
 def first_asked(step: Step) -> int:
@@ -146,7 +159,7 @@ def events(step: Step) -> tuple[ModuleEvent, ...]:
                 ModuleEvent(block, module, BACKWARD) for module in back if block > begin or module.name not in without
             ]
             continue
-        asking = modules.asking
+        asking = "" if step.reentrant else modules.asking
         waking = ""
         if asking is None:  # T5's block ends in a dropout
             ends = step.model.encoder_layers and step.model.dropout
@@ -157,7 +170,7 @@ def events(step: Step) -> tuple[ModuleEvent, ...]:
         first = [module.name for module in back].index(asking)
         last = [module.name for module in part].index(asking) if asking else len(part)
         made += [ModuleEvent(block, module, BACKWARD, not _silent(module)) for module in back[: first + 1]]
-        made += [ModuleEvent(block, module, AGAIN, holds=True) for module in part[1:last]]
+        made += [ModuleEvent(block, module, AGAIN, holds=not step.returns) for module in part[1:last]]
         leaving = tuple(dict.fromkeys(held for module in part[1:last] for held in module.tensors if held.frozen))
         # What asks is over with the last module inside of it: that of the block itself is the last of all.
         again = () if waking else part[last : last + 1]
@@ -165,9 +178,9 @@ def events(step: Step) -> tuple[ModuleEvent, ...]:
         if asking and part[last].late:
             waking = asking
         behind = len(rest) - 1 if not asking else _inside(rest, waking) if waking else 0
-        if behind:
+        if behind and not step.returns:
             rest[: behind + 1] = [event._replace(holds=True) for event in rest[: behind + 1]]
-        rest[behind] = rest[behind]._replace(leaving=leaving)
+        rest[behind] = rest[behind]._replace(leaving=() if step.returns else leaving, closes=step.reentrant)
         made += rest
     if method == "full" or checkpointing or step.embeddings:  # else embeddings have no backward; frozen positions never
         still = [module for module in modules.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]

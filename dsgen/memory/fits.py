@@ -83,5 +83,5 @@ def _passes(job: Job, layout: Layout) -> int:
     At stage 3 it is always the same, but for releases that leave embeddings gathered from one to the next.
     """
     if layout.stage == 3:
-        return 2 if leaves_embeddings(job.version, job.training) else 1
+        return 2 if leaves_embeddings(job.version) else 1
     return 3 if job.model.tied_embeddings else 2

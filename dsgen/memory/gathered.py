@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, APART, AT, BACKWARD, FETCHED, FORWARD, START, Position
 from dsgen.memory.coordinator import TensorUses, Walked
-from dsgen.memory.events import ModuleEvent, Step, events, first_asked, lingering, unasked
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, graphless, lingering, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
@@ -307,6 +307,9 @@ def _kept(
 
     A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
     of those that are not multiplied by torch's linear function. bitsandbytes keeps its own from forward on.
+
+    With reentrant checkpointing forward makes no graph: a block that runs again saves its weights as they are, and
+    bitsandbytes keeps its own until the graph of that is gone.
     """
     checkpointing, wide = step.checkpointing, step.wide
     keeping = checkpointing or any(held.keeper != NOBODY for event in events for held in event.module.tensors)
@@ -328,7 +331,11 @@ def _kept(
                     held -= free
                     partly -= free if index >= event.module.second else 0
         half.append(partly)
-        if not released:
+        if event.closes:
+            held -= sum(kept.values())
+            kept.clear()
+            packed = 0
+        if not released or graphless(step, event):
             after.append(held)
             continue
         saved = (*event.module.tensors, *event.over) if event.way == saving else event.leaving
@@ -336,7 +343,7 @@ def _kept(
             if tensor.place not in released or tensor.place in kept:
                 continue
             mine = tensor.keeper == BITSANDBYTES
-            direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
+            direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen and not step.reentrant)
             if tensor.frozen and (
                 BEFORE < event.block < begin or (event.block == begin and event.module.name in without)
             ):

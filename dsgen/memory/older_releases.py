@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 from dsgen.deepspeed import surface
-from dsgen.shapes.profiles import Training
 
 __all__ = [
     "checks_in_fp32",
@@ -83,17 +82,16 @@ def flattens_in_ram(version: str) -> bool:
     return _of(version) < _FLATTENS_ON_GPU
 
 
-def leaves_embeddings(version: str, training: Training) -> bool:
+def leaves_embeddings(version: str) -> bool:
     """Whether stage 3 of a release leaves embeddings gathered until the next pass, and fetches as much more ahead.
 
     The next pass counts what is there from 0, and takes off what it releases. Beside adapters these releases checkpoint
-    by the reentrant kind alone (dsgen.jobs.releases): simulated so, LoRA's embedding stays, QLoRA's does not.
+    by the reentrant kind alone (dsgen.jobs.releases): simulated so with 0.18.9, both LoRA's and QLoRA's embedding stay.
 
     Args:
         version: As for `flattens_in_ram`.
-        training: What is trained.
     """
-    return training.method != "qlora" and _of(version) < _RELEASES_EMBEDDINGS
+    return _of(version) < _RELEASES_EMBEDDINGS
 
 
 def makes_buckets_early(version: str) -> bool:

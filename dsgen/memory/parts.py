@@ -213,7 +213,7 @@ def _passes(
 def _run(asked: Asked, layout: Plain, anew: bool) -> Run:
     """A pass of a layout."""
     lingers = asked.lingers_on or (asked.lingers and anew)
-    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers)
+    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers, asked.returns)
     return Run(asked.model, asked.training, asked.seq_len, *rest)
 
 

@@ -23,7 +23,7 @@ class Run(NamedTuple):
         checkpointing: Each block runs forward again before its backward.
         told: Stage 3 gathers, so moments tell where they are.
         single: The micro-batch is one sequence, and something copies less of it than of several.
-        lingers: As in a step.
+        lingers, returns: As in a step.
     """
 
     model: Model
@@ -35,6 +35,12 @@ class Run(NamedTuple):
     told: bool
     single: bool = False
     lingers: bool = False
+    returns: bool = False
+
+    @property
+    def reentrant(self) -> bool:
+        """Blocks run again by torch's reentrant checkpointing; behind an encoder it is counted as the other kind."""
+        return self.checkpointing and self.training.reentrant and not self.model.encoder_layers
 
     @property
     def size(self) -> int:
@@ -62,4 +68,4 @@ class Run(NamedTuple):
         """What the order of use depends on; what AutoTP has split may be `free`, and not cut again."""
         chunked = self.training.chunked_loss
         ways = self.checkpointing, chunked, self.wide, self.reads, free, self.lingers
-        return Step(self.model, *self.trains, *ways)
+        return Step(self.model, *self.trains, *ways, self.reentrant, self.returns)

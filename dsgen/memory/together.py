@@ -174,6 +174,7 @@ def _active(run: Run) -> Activations:
         embeddings=training.lora_train_embeddings,
         narrow=narrow_adapters(training),
         target_len=training.target_len,
+        reentrant=run.reentrant,
     )
 
 

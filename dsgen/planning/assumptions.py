@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
-from dsgen.jobs.releases import must_reenter
+from dsgen.jobs.releases import reenters
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import available
 from dsgen.planning.planner import Plan
@@ -76,8 +76,8 @@ def _needed(plan: Plan) -> Iterator[Needed]:
     if wishes.method != "full":
         yield Needed("adapters", f"LoRA adapters of rank {wishes.lora_rank}")
     if chosen.checkpointing:
-        reenters = must_reenter(wishes.method, chosen.stage, job.version)
-        yield Needed("checkpointing", f"{'reentrant ' if reenters else ''}gradient checkpointing")
+        kind = "reentrant " if reenters(wishes, chosen.stage, job.version) else ""
+        yield Needed("checkpointing", f"{kind}gradient checkpointing")
     if chosen.stage == 3 and family.leaf_class:
         yield Needed("leaf-modules", "each mixture gathered whole (leaf modules)")
     if chosen.tp > 1:

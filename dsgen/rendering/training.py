@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.jobs.releases import WHY_REENTRANT, must_reenter
+from dsgen.jobs.releases import why_reenters
 from dsgen.planning.lengths import CONSTANT, schedule
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
@@ -29,7 +29,7 @@ CHECKPOINTING = (
     "model.gradient_checkpointing_enable() (or gradient_checkpointing=True in TrainingArguments). This block is read "
     "only by programs that call deepspeed.checkpointing.configure()"
 )
-_REENTRANT = f". With use_reentrant=True and model.enable_input_require_grads(): {WHY_REENTRANT}"
+_REENTRANT = ". With use_reentrant=True and model.enable_input_require_grads(): "
 
 
 def keys(plan: Plan) -> Iterator[PlannedKey]:
@@ -47,8 +47,8 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
         "training.gradient_clipping",
     )
     if plan.chosen.strategy.checkpointing:
-        reenters = must_reenter(training.method, plan.chosen.strategy.stage, job.version)
-        reason = f"{CHECKPOINTING}{_REENTRANT if reenters else ''}"
+        why = why_reenters(training, plan.chosen.strategy.stage, job.version)
+        reason = f"{CHECKPOINTING}{_REENTRANT if why else ''}{why}"
         yield PlannedKey("activation_checkpointing.partition_activations", False, reason, "training.checkpointing")
         yield PlannedKey(
             "activation_checkpointing.cpu_checkpointing",

@@ -296,6 +296,7 @@ class Training(Value):
     checkpointing: str = fact(
         "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
     )
+    reentrant: bool = fact("torch's reentrant kind recomputes; a release may ask for it.", default=False)
     attention: str = fact(
         "Attention kernel; it decides what is kept for backward.", default="flash", choices=("flash", "sdpa", "eager")
     )
@@ -370,10 +371,10 @@ class Training(Value):
         default=True,
     )
     launcher: str = fact(
-        "Who starts the ranks, and so which CPU threads each has for Adam on the host: bound (deepspeed "
-        "--bind_cores_to_rank, as dsgen launch starts it) its share on cores of its own, deepspeed all or a share of "
-        "them on any cores, torchrun and accelerate one, as is taken beside a config.",
-        default="bound", choices=("torchrun", "deepspeed", "bound"),
+        "Who starts the ranks, and so which CPU threads each has for Adam on the host: torchrun and accelerate one, "
+        "deepspeed all or a share of them on any cores, bound (deepspeed --bind_cores_to_rank, as dsgen launch starts "
+        "it) its share on cores of its own.",
+        default="torchrun", choices=("torchrun", "deepspeed", "bound"),
     )  # fmt: skip
     nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
     save_16bit: bool = fact(

@@ -12,7 +12,7 @@ import attrs
 from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
-from dsgen.jobs.releases import brings_foreach
+from dsgen.jobs.releases import brings_foreach, reenters
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -63,6 +63,7 @@ class Options:
         seq_len, target_len: Tokens per sequence, and per target sequence of a model with an encoder; None: as many.
         mean_len: Tokens of a sequence in the mean; None: all have `seq_len`, which else is the longest.
         attention, checkpointing: The attention kernel, one of ATTENTION, and one of CHECKPOINTING.
+        reentrant: That is torch's reentrant kind; of a plan also where its release needs it.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         lora_fp32: peft makes adapters fp32.
         zero_init: At stage 3 the model is made under zero.Init.
@@ -86,6 +87,7 @@ class Options:
     mean_len: int | None = None
     attention: str | None = None
     checkpointing: str | None = None
+    reentrant: bool = False
     method: str | None = None
     lora_rank: int | None = None
     lora_targets: tuple[str, ...] | None = None
@@ -163,6 +165,7 @@ class Request:
             "lengths": self._lengths(),
             "attention": run.attention,
             "checkpointing": CHECKPOINTING[run.checkpointing or "none"],
+            "reentrant": run.reentrant,
             "dtype": DTYPES[run.dtype or "bf16"],
             "method": run.method,
             "chunked_loss": run.chunked_loss,
@@ -217,6 +220,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         mean_len=options.mean_len or wishes.mean_len,
         attention=options.attention or wishes.attention,
         checkpointing=options.checkpointing or ("full" if chosen.checkpointing else "none"),
+        reentrant=options.reentrant or reenters(wishes, chosen.stage, job.version),
         method=options.method or wishes.method,
         lora_rank=options.lora_rank or wishes.lora_rank,
         lora_targets=options.lora_targets or wishes.lora_targets,
@@ -355,12 +359,7 @@ def _checked(request: Request) -> Request:
         raise mistake(f"mean_len is {run.mean_len}", must=f"it must be at most seq_len, the longest: {run.seq_len}")
     if isinstance(run.rank, bool) or not isinstance(run.rank, int) or not 0 <= run.rank < request.world_size:
         raise mistake(f"rank is {run.rank!r}", must=f"it must be from 0 to {request.world_size - 1}")
-    choices = {
-        "attention": ATTENTION,
-        "checkpointing": tuple(CHECKPOINTING),
-        "method": _METHODS,
-        "dtype": tuple(DTYPES),
-    }
+    choices = {"attention": ATTENTION, "checkpointing": (*CHECKPOINTING,), "method": _METHODS, "dtype": (*DTYPES,)}
     for name, allowed in choices.items():
         if (value := getattr(run, name)) not in allowed:
             raise mistake(f"{name} is {value!r}", must=f"it must be one of {', '.join(allowed)}")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dsgen.memory.older_releases import leaves_embeddings, makes_buckets_early
-from dsgen.shapes.profiles import Training
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RELEASES = ("0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9")
@@ -76,9 +75,7 @@ def test_a_release_tells(rows: list[Any]) -> None:
 )
 def test_which_releases_do_what(release: str, buckets: bool, embeddings: bool) -> None:
     assert makes_buckets_early(release) == buckets
-    assert leaves_embeddings(release, Training()) == embeddings
-    assert leaves_embeddings(release, Training(method="lora")) == embeddings
-    assert not leaves_embeddings(release, Training(method="qlora"))
+    assert leaves_embeddings(release) == embeddings
 
 
 def test_the_page_is_of_this_record(module: Any) -> None:

@@ -44,6 +44,8 @@ _OFFLOADS = {
     "gradient_checkpointing": ("offload", "offload_disk", "unsloth"),
     "use_gradient_checkpointing": ("unsloth",),
 }
+# Keys of torch's reentrant checkpointing: in gradient_checkpointing_kwargs, and LLaMA-Factory's.
+_REENTRANT = ("use_reentrant", "use_reentrant_gc")
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -118,6 +120,8 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "precision", dtype
     if isinstance(values.get("gradient_checkpointing"), bool):
         yield "checkpointing", "full" if values["gradient_checkpointing"] else "none"
+    if any(values.get(name) is True for name in _REENTRANT):
+        yield "reentrant", True
     if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):
         yield "optimizer", EIGHT_BITS
     yield from _adapters(values)

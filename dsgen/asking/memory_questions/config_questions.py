@@ -27,7 +27,6 @@ from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
-from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.statements import EVALUATION, OPTIMIZER, ZERO_INIT, Statement
@@ -110,8 +109,6 @@ def ask_config(job: Job, source: Source) -> Question:
     if fixed["stage"] == _WHOLE and not _above(job, "training.zero_init"):
         under, made = under_zero_init(training, source.beside.get(ZERO_INIT))
         training = attrs.evolve(training, zero_init=training.zero_init and under)
-    if training.launcher == Training().launcher and not _above(job, "training.launcher"):  # and one thread a rank
-        training = attrs.evolve(training, launcher=USUAL_LAUNCHER)
     asked = attrs.evolve(
         job,
         training=training,

@@ -31,6 +31,7 @@ _WISHES = {
     "attention": "attention",
     "chunked loss": "chunked_loss",
     "liger kernels": "liger_kernels",
+    "reentrant": "reentrant",
     "expandable segments": "expandable_segments",
     "lora rank": "lora_rank",
     "lora targets": "lora_targets",
@@ -42,6 +43,7 @@ _WISHES = {
 }
 _QUIET = {
     "liger_kernels": None,
+    "reentrant": False,
     "lora_train_embeddings": False,
     "lora_fp32": True,
     "loading": "auto",

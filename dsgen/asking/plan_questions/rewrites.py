@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dsgen.asking.memory_questions.questions import Question, buffers
-from dsgen.jobs.releases import must_reenter
+from dsgen.jobs.releases import reenters
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Rewrite", "rewrites"]
@@ -51,8 +51,8 @@ def rewrites(question: Question, before: Strategy, after: Strategy) -> Iterator[
         yield Rewrite(words, {f"{after.precision}.enabled": True})
     if after.checkpointing != before.checkpointing:
         job = question.job
-        reenters = after.checkpointing and must_reenter(job.training.method, after.stage, job.version)
-        kind = 'gradient_checkpointing_kwargs={"use_reentrant": True}' if reenters else ""
+        again = after.checkpointing and reenters(job.training, after.stage, job.version)
+        kind = 'gradient_checkpointing_kwargs={"use_reentrant": True}' if again else ""
         call = f"model.gradient_checkpointing_enable({kind})"
         program = f"call {call}" if after.checkpointing else f"leave out {call}"
         yield Rewrite(f"{'' if after.checkpointing else 'no '}activation checkpointing", {}, program)

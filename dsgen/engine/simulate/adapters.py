@@ -33,7 +33,7 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
     Args:
         model: The Hugging Face model; with `qlora` one that `quantized.quantize` has changed.
         request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, lora_fp32, checkpointing,
-            dtype.
+            reentrant, dtype.
         stage: ZeRO stage.
 
     Raises:
@@ -47,7 +47,7 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
         model = peft.prepare_model_for_kbit_training(
             model,
             use_gradient_checkpointing=bool(request["checkpointing"]),
-            gradient_checkpointing_kwargs={"use_reentrant": False},
+            gradient_checkpointing_kwargs={"use_reentrant": request["reentrant"]},
         )
         if stage == 3:
             quantized.pack(model, getattr(torch, request["dtype"]))

@@ -13,9 +13,14 @@ __all__ = ["DEEPSPEED", "enable", "partitioned_for_backward", "use_deepspeed"]
 DEEPSPEED = "deepspeed"
 
 
-def enable(model: Any) -> None:
-    """Recompute every block; the output of the embedding then asks for a gradient, whatever is trained."""
-    model.activation_checkpointing_enable()
+def enable(model: Any, reentrant: bool) -> None:
+    """Recompute every block; the output of the embedding then asks for a gradient, whatever is trained.
+
+    Args:
+        model: The Hugging Face model.
+        reentrant: By torch's reentrant kind, whose forward keeps nothing and makes no graph.
+    """
+    model.activation_checkpointing_enable({"use_reentrant": reentrant})
 
 
 def use_deepspeed(engine: Any, model: Any, config: dict[str, Any]) -> None:

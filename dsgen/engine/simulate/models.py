@@ -65,7 +65,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     if request["liger_kernels"]:
         liger.replace(model, request["liger_kernels"])
     if request["checkpointing"]:
-        checkpointing.enable(model)
+        checkpointing.enable(model, request["reentrant"])
     if request["method"] != "full":
         model = adapters.adapt(model, request, stage)
     return model.train()

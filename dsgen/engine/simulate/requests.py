@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "dtype": "bfloat16",  # of the parameters before initialize
     "attention": "flash",
     "checkpointing": False,  # True: Hugging Face's; "deepspeed": deepspeed.checkpointing in Hugging Face's blocks
+    "reentrant": False,  # True: Hugging Face's checkpointing is torch's reentrant kind
     "method": "full",
     "lora_rank": 16,
     "lora_targets": ["all-linear"],  # or names of modules, as peft takes them
@@ -104,7 +105,7 @@ def _is_count(value: Any) -> bool:
 
 def _switches(asked: dict[str, Any]) -> None:
     """Keys that are no counts: on, off, a list of names, a probability."""
-    for name in ("chunked_loss", "every_pass", "lora_fp32", "lora_train_embeddings", "time", "zero_init"):
+    for name in ("chunked_loss", "every_pass", "lora_fp32", "lora_train_embeddings", "reentrant", "time", "zero_init"):
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
     older = asked["older_loss"]

@@ -86,18 +86,19 @@ class Record(NamedTuple):
         alive = _Alive(self.told)
         return alive.lifetimes(self.walk(alive, again=False), self.entry is not None and self.entry.kept > 0)
 
-    def again(self) -> Lifetimes:
-        """Nodes keep nothing, and what went in stays until the end."""
+    def again(self, reentrant: bool = False) -> Lifetimes:
+        """Nodes keep nothing, and what went in stays until the end; `reentrant` as in `walk`."""
         alive = _Alive(self.told)
-        return alive.lifetimes(self.walk(alive, again=True), True)
+        return alive.lifetimes(self.walk(alive, again=True, reentrant=reentrant), True)
 
-    def walk(self, seen: Walker[_Kept_co, _Place], again: bool) -> _Kept_co:
+    def walk(self, seen: Walker[_Kept_co, _Place], again: bool, reentrant: bool = False) -> _Kept_co:
         """Show every step to a walker, and the storages that are gone behind it.
 
         Args:
             seen: Sees them.
             again: As torch.utils.checkpoint with use_reentrant=False: when the first node asks for what it would have
                 kept, forward runs again from its input until all is there that is kept.
+            reentrant: As with use_reentrant=True: all of forward runs again first, and a backward of its own follows.
 
         Returns:
             What the walker says when forward has ended.
@@ -113,6 +114,9 @@ class Record(NamedTuple):
         made = [one for one in steps[1:forward] if isinstance(one, Storage)]
         seen.over(steps[:forward], _gone(steps[:forward], ((one, one.last) for one in made)))
         ended = seen.end_forward()
+        if reentrant:
+            self._reenter(seen)
+            return ended
         more = [None, *steps[1:forward]]
         more[self.stop :] = [None if isinstance(one, Storage) else one for one in more[self.stop :]]
         made = [one for one in more if isinstance(one, Storage)]
@@ -124,6 +128,20 @@ class Record(NamedTuple):
         seen.end_again(place)
         seen.over(steps[asked:], gone[asked:])
         return ended
+
+    def _reenter(self, seen: Walker[_Kept_co, _Place]) -> None:
+        """The backward of a block whose forward has kept nothing: torch's function refers to what it makes anew and to
+        the gradient of that until it returns."""
+        steps, forward = self.steps, self.forward
+        given = next((one for one in steps[forward:] if isinstance(one, Storage)), None)
+        more = [None if one is given else one for one in (None, *steps[1:])]
+        made = [one for one in more if isinstance(one, Storage) and one is not self.result]
+        gone = _gone(more, ((one, max(one.last, one.kept)) for one in made))
+        seen.over([given], [[]])
+        place = seen.begin_again()
+        seen.over(more[:forward], gone)
+        seen.end_again(place)
+        seen.over(more[forward:], gone[forward:])
 
 
 def opening(tape: Tape, hidden: Tensor, *others: Tensor) -> tuple[list[Activity], set[Storage]]:

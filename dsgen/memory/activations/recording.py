@@ -61,9 +61,10 @@ class Recording(NamedTuple):
         return cls.of(record(body, shape, vocabulary=vocabulary, told=told), again=again, shrinks=shrinks)
 
     @classmethod
-    def of(cls, run: Record, *, again: bool, shrinks: bool = False) -> "Recording":
-        """What a recorded run holds, with checkpointing (`again`) or without."""
-        kept, logits, gradients, keeps_input, handed, forward, behind, arrivals = run.again() if again else run.once()
+    def of(cls, run: Record, *, again: bool, reentrant: bool = False, shrinks: bool = False) -> "Recording":
+        """What a recorded run holds, with checkpointing (`again`), of the `reentrant` kind or not, or without."""
+        lived = run.again(reentrant) if again else run.once()
+        kept, logits, gradients, keeps_input, handed, forward, behind, arrivals = lived
         asks = len(run.steps) > run.forward
         moments = front(forward), front(behind, shrinks), tuple(arrivals)
         return cls(kept, logits, gradients, keeps_input, handed, *moments, asks)

@@ -91,6 +91,7 @@ def activations(
     embeddings: bool = False,
     target_len: int | None = None,
     narrow: bool = False,
+    reentrant: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -113,6 +114,7 @@ def activations(
         embeddings: Copies of embedding and head are trained beside adapters.
         target_len: Tokens of a target, of a model with an encoder; as many as those of a sequence where it is None.
         narrow: Adapters are in 16 bits whatever made the model.
+        reentrant: Blocks run again as torch's reentrant checkpointing does it; not followed behind an encoder.
 
     Raises:
         DsgenError: Targets that name no matrix; adapters that peft refuses or that a chunked loss does not train.
@@ -120,7 +122,8 @@ def activations(
     settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
     targets = target_len or seq_len
     trains = embeddings and method != "full"
-    return _activations(model, precision, attention, seq_len, *settings, trains, targets, narrow)
+    again = reentrant and checkpointing
+    return _activations(model, precision, attention, seq_len, *settings, trains, targets, narrow, again)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -142,6 +145,7 @@ def _activations(
     embeddings: bool,
     target_len: int,
     narrow: bool,
+    reentrant: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
     ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings, narrow)
@@ -167,7 +171,7 @@ def _activations(
     dense = model.dense_layers if model.experts else model.layers
     order = [(name, count) for name, count in forward.order(dense, model.layers - dense) if count]
     records = {name: _record(forward.body(name), on, hidden, True, told) for name, _ in order}
-    made = {name: Recording.of(one, again=checkpointing) for name, one in records.items()}
+    made = {name: Recording.of(one, again=checkpointing, reentrant=reentrant) for name, one in records.items()}
     runs = [(name, count, made[name]) for name, count in order]
     if not starts:
         plain = {name: _record(forward.body(name), on, hidden, False, told) for name, _ in order}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from dsgen.memory.activations import AGAIN, AT, BACKWARD, FORWARD
 from dsgen.memory.coordinator import TensorUses, Walked
-from dsgen.memory.events import ModuleEvent, Step, events, first_asked, lingering, unasked
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, graphless, lingering, unasked
 from dsgen.memory.gathered import around
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, GatheredTensor
 from dsgen.memory.replaying.requests import Handle, Requests
@@ -184,6 +184,9 @@ class Gathering:
                 for tensor in event.over or (() if event.module.late else event.module.tensors):
                     if tensor.keeper != BITSANDBYTES:
                         self.requests.give(self.kept.pop(tensor.place, 0))
+            if event.closes:
+                self.requests.give(*self.kept.values())
+                self.kept.clear()
             self._release(event, self.walk.released[number])
         self.over = max(self.over, end)
 
@@ -200,11 +203,13 @@ class Gathering:
 
     def _keeps(self, tensor: GatheredTensor, event: ModuleEvent, saved: bool) -> bool:
         step = self.step
+        if graphless(step, event):
+            return False
         if tensor.frozen:
             begin = first_asked(step)
             if BEFORE < event.block < begin or (event.block == begin and event.module.name in unasked(step)):
                 return False
-        direct = tensor.keeper == AUTOGRAD or (step.checkpointing and not tensor.frozen)
+        direct = tensor.keeper == AUTOGRAD or (step.checkpointing and not tensor.frozen and not step.reentrant)
         return tensor.keeper == BITSANDBYTES or (direct and saved)
 
 

@@ -78,7 +78,7 @@ def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
     blocks = []
     for one, again in made.blocks:
         if (id(one), again) not in kinds:
-            kinds[id(one), again] = stretch_requests(one, again, micro_batch)
+            kinds[id(one), again] = stretch_requests(one, again, micro_batch, run.reentrant)
         blocks.append(kinds[id(one), again])
     tensors = trained(model, *run.trains)
     outer = [index for index, _ in arrivals(tensors, runs_of(run)) if tensors.blocks[index] == BEFORE]

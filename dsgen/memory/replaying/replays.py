@@ -80,7 +80,7 @@ def reserved(replay: Replay) -> int:
     if layout.offload_optimizer != "none" and not gathers:
         buffers = buffers._replace(contiguous=True)  # as DeepSpeed has it there
     ways = layout.precision, layout.tp, layout.checkpointing, gathers, asked.single, asked.lingers and passes > 1
-    run = Run(asked.model, asked.training, asked.seq_len, *ways)
+    run = Run(asked.model, asked.training, asked.seq_len, *ways, asked.returns)
     held = states(asked, layout, buffers)
     requests = Requests(replay.expandable)
     flat, _ = flattening(held, layout.stage)

@@ -112,10 +112,10 @@ class _Noted:
             self.now.append((REACHED, *position[1:]))
 
 
-def stretch_requests(record: Record, again: bool, micro_batch: int) -> StretchRequests:
-    """What a record makes with a micro-batch, with checkpointing (`again`) or without."""
+def stretch_requests(record: Record, again: bool, micro_batch: int, reentrant: bool = False) -> StretchRequests:
+    """What a record makes with a micro-batch, with checkpointing (`again`), `reentrant` or not, or without."""
     noted = _Noted(micro_batch)
-    before = record.walk(noted, again)  # a second forward makes entry and result anew
+    before = record.walk(noted, again, reentrant)  # a second forward makes entry and result anew
     given = next((one for one in record.steps[record.forward :] if isinstance(one, Storage)), None)
     passed = record.entered[0].storage if record.entered else None
     ends = before.get(record.entry, 0), before.get(record.result, 0)
