@@ -56,5 +56,5 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
 def test_speeds_are_as_near_as_they_were(unseen: Any) -> None:
     cases = unseen.speeds()
     errors = [abs(case.error) for case in cases]
-    assert statistics.median(errors) <= 0.07
-    assert sum(case.within for case in cases) >= 36
+    assert statistics.median(errors) <= 0.057
+    assert sum(case.within for case in cases) >= 43
