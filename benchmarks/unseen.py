@@ -26,10 +26,10 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "unseen.md"
 HEAD = """# On runs that dsgen had not seen
 
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
-done. None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
-fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Where a
-row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was said of it
-first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
+done. None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant
+was fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf.
+Where a row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was
+said of it first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
 sample: people report what does not fit. benchmarks/data/published_3.json has the runs, with what was taken for granted
 in each; `nox -s published` writes this page.
 

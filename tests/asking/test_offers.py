@@ -152,7 +152,11 @@ def test_what_trains_the_same_comes_first(make_job):
     ],
 )  # fmt: skip
 def test_only_what_the_program_does_not_do_already_is_asked(make_job, wishes, options):
-    assert [change.option for change in program_changes(make_job("a100-80g", "7b", training=wishes))] == options
+    asked = make_job("a100-80g", "7b", training={"launcher": "bound", **wishes})
+    unbound = [change.option for change in program_changes(make_job("a100-80g", "7b", training=wishes))]
+
+    assert [change.option for change in program_changes(asked)] == options
+    assert sorted(unbound) == sorted([*options, "--launcher bound"])
 
 
 def test_an_encoder_s_chunked_loss_is_refused_and_so_not_offered(tmp_path):

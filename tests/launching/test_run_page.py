@@ -70,7 +70,7 @@ def test_an_offloaded_run_has_the_threads_that_it_is_given() -> None:
     one, unbound = launch(OFFLOADED), launch(OFFLOADED, launcher="torchrun")
 
     assert one.offloads
-    assert expect(one).seconds == one.plan.chosen.cost.seconds  # a plan counts on what launch starts
+    assert expect(one).seconds < one.plan.chosen.cost.seconds  # by default torchrun's one thread
     assert expect(unbound).seconds > expect(one).seconds  # a share of the threads in env.sh, bound to no cores
     assert "cpu_adam" in page(OFFLOADED)
     assert "cpu_adam" not in page(ONE_NODE)

@@ -88,6 +88,7 @@ def test_a_call_leaves_nothing_behind():
                 False,
                 64,
                 False,
+                False,
             )
         assert gc.collect() == 0
     finally:
@@ -99,7 +100,7 @@ def lived(shape, checkpointing, method):
     whole._head.cache_clear()
     whole._recorded.cache_clear()
     settings = ("bf16", "eager", 64, 1, method, checkpointing, False, 8, ("all-linear",), method != "full", True)
-    return whole._activations.__wrapped__(shape, *settings, False, False, False, 64, False)
+    return whole._activations.__wrapped__(shape, *settings, False, False, False, 64, False, False)
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_weights_are_flattened_beside_themselves_where_the_gpu_has_room_for_both
         ("SGD", 0, 0, 4 + 2),
         ("AdamW", 1, 0, 4 / 8),
         ("Lion", 2, 0, 4 / 8),
-        ("Adagrad", 1, 2, 4 / 8),  # torch makes its states for the weights that it is given
+        ("Adagrad", 1, 2 + 4 / 8, 4 / 8),  # torch makes its states for the weights that it is given, then for its part
     ],
 )
 def test_init_makes_an_optimizer_s_states_at_stage_0_alone(make_job, optimizer, stage, states, gradients):

@@ -249,7 +249,7 @@ BOUNDS = {
     "lith": (13, 0.005),
     "litr": (6, 0.003),
     "peftmc": (5, 0.082),
-    "qwen": (39, 0.054),
+    "qwen": (39, 0.058),  # of it the 12 with DeepSpeed are nearer: 2.2 % instead of 2.6
     "sws": (7, 0.05),
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
@@ -299,7 +299,7 @@ def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.peaks and not case.apart]
     assert len(errors) == 107
     assert -0.02 <= statistics.median(errors) <= 0.02
-    assert statistics.median(map(abs, errors)) <= 0.029
+    assert statistics.median(map(abs, errors)) <= 0.0284
     assert sum(case.peaks[0].within for case in cases if case.peaks and not case.apart) >= 98
 
 

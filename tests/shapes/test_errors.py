@@ -99,7 +99,7 @@ def test_the_kind_of_a_mistake_is_known_without_reading_it(
 
 
 def test_a_section_tells_all_that_is_wrong_in_it() -> None:
-    wrong = {"training": {"seq_len": 0, "lr": -1, "optimizer": "Adamw"}}
+    wrong = {"training": {"seq_len": 0, "lr": -1, "optimizer": "Adamx"}}
 
     with pytest.raises(DsgenError) as caught:
         dsgen.job(dsgen.profile("a100-40g") | dsgen.profile("7b") | wrong)
@@ -107,7 +107,7 @@ def test_a_section_tells_all_that_is_wrong_in_it() -> None:
     assert {error.what for error in caught.value.mistakes} == {
         "training.seq_len is 0",
         "training.lr is -1",
-        "training.optimizer is Adamw",
+        "training.optimizer is Adamx",
     }
 
 
