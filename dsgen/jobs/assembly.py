@@ -44,6 +44,7 @@ INSTEAD = {
 }
 LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
 SPREAD = "are taken as"  # by what a warning of nodes that nobody counted is found
+ONE_SERVER = 8  # GPUs that may be in one server; who has more counts nodes anyhow
 ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
 
 
@@ -296,8 +297,8 @@ def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tupl
 
 
 def _spread(cluster: Cluster, nodes: int, per_node: int, full: int, hardware: str) -> tuple[str, ...]:
-    """Over how many nodes GPUs are spread that somebody counted, where nobody counts the nodes."""
-    if nodes == 1 or cluster.nodes is not None:
+    """Over how many nodes GPUs are spread that may be in one server, where nobody counts the nodes."""
+    if nodes == 1 or cluster.nodes is not None or nodes * per_node > ONE_SERVER:
         return ()
     has = "" if per_node == full else f", where one has {full}"
     otherwise = "say --nodes, or --set hardware.gpus_per_node=N for nodes of another size"

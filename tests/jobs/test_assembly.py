@@ -239,6 +239,7 @@ def test_nodes_that_nobody_counted_are_named() -> None:
         assert not [text for text in dsgen.job(base | counted).warnings if "are taken as" in text]
     one = dsgen.job(base | {"cluster.gpus": 8, "hardware.gpus_per_node": 8})
     assert (one.nodes, [text for text in one.warnings if "are taken as" in text]) == (1, [])
+    assert not [text for text in dsgen.job(base | {"cluster.gpus": 16}).warnings if "are taken as" in text]
 
 
 def test_a_network_for_one_node_is_a_mistake() -> None:
