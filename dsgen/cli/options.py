@@ -90,8 +90,8 @@ _FIELD_HELP = {
     "expandable_segments": "torch's allocator grows its segments (default: yes, as dsgen launch sets it; beside a "
     "config no).",
     "launcher": "CPU threads of a rank: torchrun and accelerate set OMP_NUM_THREADS=1, deepspeed leaves all to all, "
-    "bound is deepspeed --bind_cores_to_rank, a share on cores of its own (default: bound, as dsgen launch starts it; "
-    "beside a config torchrun).",
+    "bound is deepspeed --bind_cores_to_rank, a share on cores of its own, as dsgen launch starts it (default: "
+    "torchrun).",
     "torch": "Release of torch, such as 2.8: it decides what sdpa runs (default: the newest known).",
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
     "liger": "Release of Liger that runs, such as 0.5.10 (default: the newest known).",
