@@ -175,7 +175,8 @@ def _adapted(model: Any, asked: dict[str, Any], config: dict[str, Any]) -> Any:
     stage = zero.get("stage", 0) if isinstance(zero, dict) else 0
     if asked["method"] == "qlora":
         four_bits.quantize(model, dtype)
-    request = {**asked, "checkpointing": False, "dtype": str(dtype).removeprefix("torch.")}
+    narrow = str(dtype).removeprefix("torch.")
+    request = {**asked, "checkpointing": False, "reentrant": False, "dtype": narrow}  # the program turns it on itself
     return adapters.adapt(model, request, stage)
 
 
