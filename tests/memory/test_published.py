@@ -249,7 +249,6 @@ BOUNDS = {
     "lith": (13, 0.005),
     "litr": (6, 0.003),
     "peftmc": (5, 0.082),
-    "qwen": (39, 0.058),  # of it the 12 with DeepSpeed are nearer: 2.2 % instead of 2.6
     "sws": (7, 0.05),
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
@@ -261,6 +260,23 @@ READINGS = {
 }
 
 
+# The largest source by how it ran, as its 39 together tell of no part.
+QWEN = {
+    ("deepspeed", "lora"): (12, 0.0225),
+    ("deepspeed", "full"): (9, 0.125),
+    ("other", "lora"): (18, 0.048),
+}
+
+
+@pytest.mark.parametrize("system", sorted(QWEN))
+def test_qwen_s_peaks_are_as_near_as_they_were(cases: Any, system: tuple[str, str]) -> None:
+    count, bound = QWEN[system]
+    errors = [abs(case.error) for case in cases if case.peaks and case.source == "qwen" and not case.apart
+              and case.system == system]  # fmt: skip
+    assert len(errors) == count
+    assert statistics.median(errors) <= bound
+
+
 @pytest.mark.parametrize("source", sorted(BOUNDS))
 def test_peaks_are_as_near_as_they_were(cases: Any, source: str) -> None:
     count, bound = BOUNDS[source]
@@ -270,7 +286,7 @@ def test_peaks_are_as_near_as_they_were(cases: Any, source: str) -> None:
 
 
 def test_every_source_with_a_peak_has_a_bound(cases: Any) -> None:
-    assert {case.source for case in cases if case.peaks and not case.apart} == set(BOUNDS)
+    assert {case.source for case in cases if case.peaks and not case.apart} == {*BOUNDS, "qwen"}
 
 
 @pytest.mark.parametrize("reading", sorted(READINGS))
