@@ -9,7 +9,7 @@ from gpu_speed_cases import asked_of, speed_case  # benchmarks/, beside this mod
 from gpu_speed_host import CASES
 
 from dsgen.cost.communication import reductions
-from dsgen.cost.handling import handling
+from dsgen.cost.handling import dispatches, handling
 from dsgen.cost.micro_batches import node_rates, numbers_of, passes
 from dsgen.cost.optimizer_step import stepped
 
@@ -30,7 +30,8 @@ def said(arguments: Mapping[str, Any], hardware: str) -> tuple[float, float, flo
     each = [(one.forward, one.repeats * one.host) for one in passes(job, strategy).order]
     ahead, back = (sum(host for forward, host in each if forward is wanted) for wanted in (True, False))
     node, numbers = node_rates(job.hardware, job.network), numbers_of(job, strategy)
-    own = handling(job, strategy, node, numbers, 0, 0, reductions(job, strategy))
+    host = dispatches(job, strategy, node)
+    own = handling(job, strategy, node, numbers, 0, 0, reductions(job, strategy), host)
     return ahead, back + own.dispatched, stepped(job, strategy, node, numbers.trained).host
 
 

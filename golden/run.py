@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-STARTS = 9  # of a bare python, before the matrix and behind it
+STARTS = 9  # of the control, before the matrix and behind it
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -52,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         wanted[READS] = rule_reads.text(scene.config for scene in rendered)
         folders += [scenes.CONFIGS, scenes.EXPLANATIONS]
     if not said.scenarios_only:
-        before = _bare()
+        before = _controls()
         start = time.process_time()
         configs: dict[str, str] = {}
         wanted[scenes.FOLDER / matrix.FILE_NAME] = matrix.text(configs)
@@ -61,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     differences = files.compare(wanted, folders)
     if not differences:
         print(f"golden: {len(wanted)} files are as committed")
-        return 0 if said.scenarios_only else _in_time(taken, [*before, *_bare()])
+        return 0 if said.scenarios_only else _in_time(taken, [*before, *_controls()])
     print(files.report(differences, ROOT))
     if said.update:
         files.update(differences)
@@ -71,28 +69,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 1
 
 
-def _in_time(taken: float, starts: Sequence[float]) -> int:
+def _in_time(taken: float, controls: Sequence[float]) -> int:
     """Whether the matrix took no more CPU seconds than it may; benchmarks/bench.py sets and records the bound.
 
-    The bound is of the machine that it was recorded on. One that other work keeps busy takes up to twice the CPU time
-    for the same work, and a bare python as much longer: the bound grows by that, and is never less.
+    The bound is of the machine that it was recorded on. One that is slower, or that other work keeps busy, takes more
+    for the same work, and for the control as well: the bound grows by that, and is never less.
     """
+    from golden.machine import control_slowness
+
     recorded = json.loads((ROOT / "benchmarks" / "results.json").read_text("utf-8"))
-    slower = max(1.0, statistics.median(starts) / (recorded["results"]["python_cpu_ms"] / 1e3))
+    slower = control_slowness(statistics.median(controls), recorded["results"])
     most = recorded["bounds"]["matrix_cpu_s"] * slower
     print(f"golden: the matrix took {taken:.1f} CPU seconds, at most {most:.0f}: {slower:.2f} times as slow a machine")
     return 0 if taken <= most else 1
 
 
-def _bare() -> list[float]:
-    """CPU seconds of a few starts of a bare python."""
-    seconds = []
-    for _ in range(STARTS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", ""], check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return seconds
+def _controls() -> list[float]:
+    """CPU seconds of a few starts of the control."""
+    from golden.machine import CONTROL, cpu_seconds
+
+    return [cpu_seconds(CONTROL) for _ in range(STARTS)]
 
 
 def _rendered(name: str, broken: list[str]) -> Scene | None:

@@ -29,7 +29,7 @@ def most_speed(job: Job, strategy: Strategy) -> float:
     numbers, stage, repeats = numbers_of(job, strategy), strategy.stage, strategy.accumulation
     node = node_rates(job.hardware, job.network)
     run, replicas = passes(job, strategy), job.world // strategy.tp
-    device = run.products + run.attention + run.memory + tensor_parallel_seconds(job, strategy, node) / repeats
+    device = run.products + run.attention + run.memory + tensor_parallel_seconds(job, strategy) / repeats
     micro_batch = max(run.seconds, device)
     reduced = 0.0
     if replicas > 1:

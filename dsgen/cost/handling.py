@@ -16,7 +16,18 @@ from dsgen.memory.numbers import Numbers
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["GATHERS", "NO_HANDLING", "Calls", "Handling", "beyond", "call_seconds", "handling", "trained_tensors"]
+__all__ = [
+    "GATHERS",
+    "NO_HANDLING",
+    "Calls",
+    "Dispatches",
+    "Handling",
+    "beyond",
+    "call_seconds",
+    "dispatches",
+    "handling",
+    "trained_tensors",
+]
 
 Calls = tuple[float, float, float]  # operators from Python, from autograd's engine, and views
 
@@ -91,8 +102,46 @@ class Handling(NamedTuple):
 NO_HANDLING = Handling(0.0, 0.0)
 
 
+class Dispatches(NamedTuple):
+    """What the host takes for all gradients of a pass, in seconds, whatever its batch is.
+
+    Attributes:
+        every: In each pass.
+        later: Besides, in passes after the first.
+        reduced: Besides, where they are reduced.
+        away: Besides, where the optimizer is on the CPU: with the only pass; with the first, each between, and the
+            last of several.
+    """
+
+    every: float
+    later: float
+    reduced: float
+    away: tuple[float, float, float, float]
+
+
+def dispatches(job: Job, strategy: Strategy, rates: Rates) -> Dispatches:
+    """What the host takes for the gradients of a pass under a strategy's layout."""
+    stage, tensors = strategy.stage, trained_tensors(job)
+    own = tensors / (job.world // strategy.tp if stage else 1)
+    leaves, away = (tensors, AWAY_CALLS) if stage == GATHERS else (own, AWAY_OWN_CALLS)
+    only, first, between, last = (leaves * call_seconds(rates, calls) for calls in away)
+    return Dispatches(
+        tensors * call_seconds(rates, BACKWARD_CALLS[stage]),
+        tensors * call_seconds(rates, LATER_CALLS[stage]) + own * call_seconds(rates, LATER_OWN_CALLS[stage]),
+        tensors * call_seconds(rates, REDUCED_CALLS[stage]) + own * call_seconds(rates, REDUCED_OWN_CALLS[stage]),
+        (only, first, between, last),
+    )
+
+
 def handling(
-    job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copied: int, together: int, buckets: Buckets
+    job: Job,
+    strategy: Strategy,
+    rates: Rates,
+    numbers: Numbers,
+    copied: int,
+    together: int,
+    buckets: Buckets,
+    host: Dispatches,
 ) -> Handling:
     """What gradients and gathered parameters cost besides the collectives.
 
@@ -104,6 +153,7 @@ def handling(
         copied: Elements that a micro-batch gathers.
         together: Those of them that come several tensors in a call.
         buckets: In which gradients are reduced.
+        host: What the host takes for gradients.
     """
     size, replicas = (4 if strategy.precision == "fp32" else 2), job.world // strategy.tp
     stage, trained, later = strategy.stage, numbers.trained, 1 - 1 / strategy.accumulation
@@ -130,7 +180,7 @@ def handling(
             normed += traffic_seconds(rates, trained / replicas * moved * size / 2, sort)
     if stage == GATHERS:  # beside backward, with the reductions
         reduced, normed = reduced + normed / strategy.accumulation, 0.0
-    dispatched, kept_calls, emptied = _dispatched(job, strategy, rates, replicas)
+    dispatched, kept_calls, emptied = _dispatched(strategy, host)
     bucketed = taken = 0.0
     if 0 < stage < GATHERS:
         bucketed = traffic_seconds(rates, size * BUCKETED * small)
@@ -157,23 +207,15 @@ def beyond(job: Job, host: float, moved: float) -> float:
     return more
 
 
-def _dispatched(job: Job, strategy: Strategy, rates: Rates, replicas: int) -> tuple[float, float, float]:
+def _dispatched(strategy: Strategy, host: Dispatches) -> tuple[float, float, float]:
     """Of the host: seconds of a pass that reduces, of one that does not, and of buckets that leave."""
-    stage, passes, tensors = strategy.stage, strategy.accumulation, trained_tensors(job)
-    own = tensors / (replicas if stage else 1)
-    away = strategy.offload_optimizer != "none"
-    every = tensors * call_seconds(rates, BACKWARD_CALLS[stage])
-    later = tensors * call_seconds(rates, LATER_CALLS[stage]) + own * call_seconds(rates, LATER_OWN_CALLS[stage])
-    reduced = tensors * call_seconds(rates, REDUCED_CALLS[stage]) + own * call_seconds(rates, REDUCED_OWN_CALLS[stage])
-    only, first, between, last = (
-        (tensors if stage == GATHERS else own) * call_seconds(rates, calls)
-        for calls in (AWAY_CALLS if stage == GATHERS else AWAY_OWN_CALLS)
-    )
+    stage, passes = strategy.stage, strategy.accumulation
+    away, (only, first, between, last) = strategy.offload_optimizer != "none", host.away
     if stage < 2:  # only the last pass reduces
-        kept = every + later * (passes - 2) / (passes - 1) if passes > 1 else 0.0
-        return every + reduced + (later if passes > 1 else 0.0), kept, only if away else 0.0
+        kept = host.every + host.later * (passes - 2) / (passes - 1) if passes > 1 else 0.0
+        return host.every + host.reduced + (host.later if passes > 1 else 0.0), kept, only if away else 0.0
     leaving = (only if passes == 1 else (first + (passes - 2) * between + last) / passes) if away else 0.0
-    reduced += every + later * (passes - 1) / passes
+    reduced = host.reduced + (host.every + host.later * (passes - 1) / passes)
     if stage == GATHERS:
         return reduced + leaving, 0.0, 0.0
     return reduced, 0.0, leaving

@@ -3,7 +3,7 @@
 import functools
 from typing import NamedTuple
 
-from dsgen.cost.flow import finished
+from dsgen.cost.flow import queued
 from dsgen.cost.model_work import PartWork, work
 from dsgen.families.tape.graph import DEQUANTIZATION, FORWARD_PASS
 from dsgen.families.tape.moments import Size
@@ -139,9 +139,8 @@ def _passes(
         products += one.repeats * one.products
         attention += one.repeats * one.attention
         memory += one.repeats * one.memory
-    return Passes(
-        order, products, attention, memory, launched, finished([(one.repeats, (one.host, one.device)) for one in order])
-    )
+    seconds = queued([(one.repeats, (one.host, 0.0, one.device, 0.0)) for one in order])
+    return Passes(order, products, attention, memory, launched, seconds)
 
 
 _Seconds = tuple[float, float, float, float]  # of products, attention and memory traffic on the GPU, and of the host

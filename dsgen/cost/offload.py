@@ -38,8 +38,16 @@ class Offload(NamedTuple):
 NO_OFFLOAD = Offload()
 
 
-def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Offload:
-    """What a strategy keeps elsewhere, and what that costs."""
+def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, step: float) -> Offload:
+    """What a strategy keeps elsewhere, and what that costs.
+
+    Args:
+        job: The job.
+        strategy: The strategy.
+        rates: The node.
+        numbers: Of one tensor-parallel rank.
+        step: `host_step_seconds` of the same.
+    """
     if strategy.offload_optimizer == strategy.offload_param == "none":
         return NO_OFFLOAD
     gradients, fetched = 0.0, [0.0, 0.0]
@@ -52,7 +60,7 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
         run = run._replace(returns=must_reenter(training.method, strategy.stage, job.version))
         every = gathers(run, strategy.buffers, several=strategy.accumulation > 1).elements
         fetched = [fetch_seconds(job, strategy, rates, elements) for elements in every]
-    return Offload(fetched[0], fetched[1], gradients, host_step_seconds(job, strategy, rates, numbers))
+    return Offload(fetched[0], fetched[1], gradients, step)
 
 
 def host_step_seconds(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsgen.cost.communication import NO_COLLECTIVES, Collectives
-from dsgen.cost.flow import Row, finished, loads
+from dsgen.cost.flow import QueuedRow, loads, queued
 from dsgen.cost.handling import GATHERS, Handling
 from dsgen.cost.micro_batches import Pass
 from dsgen.cost.offload import NO_OFFLOAD, Offload
@@ -92,18 +92,22 @@ class Queues:
         """
         repeats, rows = self.strategy.accumulation, _rows(self, order, moved, away, True)
         if repeats == 1 or self.strategy.stage >= 2:
-            seconds = finished(rows)
+            seconds = queued(rows)
+            if repeats == 1:
+                return seconds
             return seconds + (repeats - 1) * (seconds if waits_for_gpu(self.strategy) else max(loads(rows)))
         if self._kept is None or self._kept[0] is not order:
             self._kept = (order, *self._keeping(order))
         _, host, behind = self._kept
-        return host + finished(rows, (0.0, 0.0, behind, 0.0))
+        return host + queued(rows, behind)
 
     def _keeping(self, order: Sequence[Pass]) -> tuple[float, float]:
         """Of the passes that keep their gradients, all but the last: the host's seconds, and by which the GPU lags."""
         more, rows = self.strategy.accumulation - 1, _rows(self, order, NO_COLLECTIVES, NO_OFFLOAD, False)
-        host, _, device, _ = loads(rows)
-        return more * host, finished(rows) - host + (more - 1) * max(0.0, device - host)
+        host = device = 0.0
+        for repeats, (launches, _, runs, _) in rows:
+            host, device = host + repeats * launches, device + repeats * runs
+        return more * host, queued(rows) - host + (more - 1) * max(0.0, device - host)
 
 
 def with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pass, ...]:
@@ -113,8 +117,10 @@ def with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pas
         blocks += 0 if one.name in OUTSIDE else one.repeats * (1 + one.again)
     parts: list[Pass] = []
     for one in order:
-        share = 0.0 if one.name in OUTSIDE else (1 + one.again) / max(blocks, 1)
-        parts.append(one._replace(waits=share * seconds, host=one.host + share * host))
+        if one.name not in OUTSIDE:
+            share = (1 + one.again) / max(blocks, 1)
+            one = Pass(*one[:-2], one.host + share * host, share * seconds)
+        parts.append(one)
     return tuple(parts)
 
 
@@ -152,7 +158,7 @@ def waits_for_gpu(strategy: Strategy) -> bool:
     return strategy.stage == GATHERS or (strategy.stage > 0 and leaves)
 
 
-def _rows(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload, reduces: bool) -> list[Row]:
+def _rows(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload, reduces: bool) -> list[QueuedRow]:
     """Every part on the host, on the link before it is used, on the GPU, and on the network and the link behind it."""
     own_work, passes = queues.own_work, queues.strategy.accumulation
     later = 1.0 if reduces else (passes - 2) / max(passes - 1, 1)  # share of these passes that are not the first
@@ -164,7 +170,7 @@ def _rows(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload
     return _rows_reduced(queues, run, moved, reduces, summed)
 
 
-def _rows_gathered(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload) -> list[Row]:
+def _rows_gathered(queues: Queues, run: Sequence[Pass], moved: Collectives, away: Offload) -> list[QueuedRow]:
     """At stage 3, where collectives and kernels take turns.
 
     A module waits for all gathers that were asked for before it, and no more than two are on their way
@@ -178,7 +184,7 @@ def _rows_gathered(queues: Queues, run: Sequence[Pass], moved: Collectives, away
     shares, own_work, issue = queues.shares, queues.own_work, queues.issue
     beside = queues.strategy.buffers.overlap_comm
     copied = own_work.gathered / max(moved.gather + moved.again, 1e-9)
-    rows: list[Row] = []
+    rows: list[QueuedRow] = []
     for one, share, made, leaves in zip(run, shares.gathers, shares.gradients, shares.reduced, strict=True):
         gather, fetches = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
         reduce = leaves * moved.reduce
@@ -202,7 +208,9 @@ def _rows_gathered(queues: Queues, run: Sequence[Pass], moved: Collectives, away
     return rows
 
 
-def _rows_reduced(queues: Queues, run: Sequence[Pass], moved: Collectives, reduces: bool, summed: float) -> list[Row]:
+def _rows_reduced(
+    queues: Queues, run: Sequence[Pass], moved: Collectives, reduces: bool, summed: float
+) -> list[QueuedRow]:
     """At stages 0 to 2, where what replicas exchange are gradients: from stage 1 on beside backward, with overlap_comm.
 
     The first bucket leaves when it is full, at once, and nothing is reduced beside what fills it. What follows leaves
@@ -213,7 +221,7 @@ def _rows_reduced(queues: Queues, run: Sequence[Pass], moved: Collectives, reduc
     bucketed = own_work.bucketed if apart else 0.0
     put_apart = own_work.reduced - bucketed
     filling, early, waiting, rest, each = shares.bucket, 1.0 - shares.late, 0.0, 1.0, 0.0
-    rows: list[Row] = []
+    rows: list[QueuedRow] = []
     for one, made, leaves in zip(run, shares.gradients, shares.reduced, strict=True):
         repeats, host, device = one.repeats, one.host, one.products + one.attention + one.memory + one.waits
         if not made:
@@ -260,19 +268,24 @@ def _apart(strategy: Strategy) -> bool:
     return strategy.buffers.overlap_comm and 0 < strategy.stage < GATHERS
 
 
-def _rows_alone(queues: Queues, run: Sequence[Pass], reduces: bool, summed: float) -> list[Row]:
+def _rows_alone(queues: Queues, run: Sequence[Pass], reduces: bool, summed: float) -> list[QueuedRow]:
     """The same where nothing is communicated or away, which is asked of every strategy."""
     shares, own_work, apart = queues.shares, queues.own_work, _apart(queues.strategy)
     each, moved = (own_work.dispatched, own_work.reduced) if reduces else (own_work.kept, 0.0)
     bucketed = own_work.bucketed if apart and reduces else 0.0
     moved -= bucketed
-    rows: list[Row] = []
+    rows: list[QueuedRow] = []
     for one, made, leaves in zip(run, shares.gradients, shares.reduced, strict=True):
-        device, behind = one.products + one.attention + one.memory + one.waits + made * bucketed, 0.0
-        handled = (leaves if apart else made) * moved
+        _, repeats, _, _, products, attention, memory, host, waits = one
+        device = products + attention + memory + waits
+        if not made:
+            rows.append((repeats, (host, 0.0, device, 0.0)))
+            continue
+        device += made * bucketed
+        handled, behind = (leaves if apart else made) * moved, 0.0
         if apart:
-            behind = handled + min(handled, device)
-        rows.append((one.repeats, (one.host + made * each, 0.0, device + handled + made * summed, behind)))
+            behind = handled + (handled if handled < device else device)
+        rows.append((repeats, (host + made * each, 0.0, device + handled + made * summed, behind)))
     if shares.late:
         rows.append((1, (0.0, 0.0, 0.0, 0.0 if queues.strategy.stage == GATHERS else shares.late * moved)))
     return rows

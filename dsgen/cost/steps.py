@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import attrs
 
-from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, reductions
+from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives
 from dsgen.cost.handling import GATHERS, NO_HANDLING, beyond, handling
-from dsgen.cost.micro_batches import Pass, node_rates, numbers_of, passes
+from dsgen.cost.layout_work import CostKey, layout_work
+from dsgen.cost.micro_batches import Pass, node_rates, passes
 from dsgen.cost.offload import NO_OFFLOAD, offload
-from dsgen.cost.optimizer_step import stepped
-from dsgen.cost.queued_passes import Queues, hidden_copies, shares_of, with_sums
+from dsgen.cost.queued_passes import Queues, hidden_copies, with_sums
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels.measured_facts import DERIVED, STANDS_IN
@@ -80,34 +80,6 @@ class StepCost(NamedTuple):
         return {name: share * other.parts.get(name, 0.0) - seconds for name, seconds in self.parts.items()}
 
 
-class _Asked:
-    """A job and a strategy, equal to others whose facts a cost depends on are the same."""
-
-    __slots__ = ("deepspeed", "facts", "job", "strategy")
-
-    def __init__(self, job: Job, strategy: Strategy, deepspeed: bool) -> None:
-        shapes = (job.model, job.training, job.hardware, job.network)
-        self.job, self.strategy, self.deepspeed = job, strategy, deepspeed
-        self.facts = (
-            deepspeed,
-            *shapes,
-            job.seq_len,
-            job.target_len,
-            job.world,
-            job.gpus_per_node,
-            job.narrow,
-            job.unsure,
-            job.foreach,
-            strategy,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.facts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self.facts == other.facts
-
-
 def cost(job: Job, strategy: Strategy, *, deepspeed: bool = True) -> StepCost:
     """The time of one optimizer step under a strategy; on a machine that was measured, in proportion to that.
 
@@ -116,11 +88,18 @@ def cost(job: Job, strategy: Strategy, *, deepspeed: bool = True) -> StepCost:
         strategy: The strategy.
         deepspeed: Whether DeepSpeed runs it; what others measured without it is compared without what is its own.
     """
-    computed, ratio = _cost(_Asked(job, strategy, deepspeed)), job.hardware.step_time_ratio
+    computed, ratio = _cost(CostKey(job, strategy, deepspeed, _facts(job), strategy)), job.hardware.step_time_ratio
     if ratio is None:
         return computed
     parts = {name: seconds * ratio for name, seconds in computed.parts.items()}
     return computed._replace(parts=parts, hidden_seconds=computed.hidden_seconds * ratio)
+
+
+def _facts(job: Job) -> tuple[object, ...]:
+    """What the cost of a strategy depends on, of its job."""
+    shapes = (job.model, job.training, job.hardware, job.network)
+    lengths, ranks = (job.seq_len, job.target_len), (job.world, job.gpus_per_node)
+    return (*shapes, *lengths, *ranks, job.narrow, job.unsure, job.foreach, job.version)
 
 
 def run_name(job: Job) -> str:
@@ -199,29 +178,22 @@ def _with_own_kernels(job: Job, strategy: Strategy | None, deepspeed: bool) -> t
 
 
 @functools.lru_cache(maxsize=4096)
-def _cost(asked: _Asked) -> StepCost:
+def _cost(asked: CostKey) -> StepCost:
     job, strategy = asked.job, asked.strategy
-    training, numbers = job.training, numbers_of(job, strategy)
-    node = node_rates(job.hardware, job.network)
-    run = passes(job, strategy)
-    moved, away = collectives(job, strategy, deepspeed=asked.deepspeed), offload(job, strategy, node, numbers)
-    adapters = training.method != "full" and not training.lora_train_embeddings
-    overlaps = 0 < strategy.stage < GATHERS and strategy.buffers.overlap_comm
-    buckets = reductions(job, strategy)
-    late = buckets.late_share if overlaps or strategy.stage == GATHERS else 0.0
+    layout, run = layout_work(asked), passes(job, strategy)
+    numbers, node, buckets, overlaps = layout.numbers, layout.rates, layout.buckets, layout.overlaps
+    moved = collectives(job, strategy, deepspeed=asked.deepspeed)
+    away = offload(job, strategy, node, numbers, layout.host_step)
     own_work = NO_HANDLING
     if asked.deepspeed:
-        own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, buckets)
+        own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, buckets, layout.host)
         if strategy.stage == GATHERS and strategy.buffers.overlap_comm:
             own_work = own_work._replace(reduced=own_work.reduced * _beside_kernels(run.order, moved.again))
-    apart = overlaps or (strategy.stage == GATHERS and away.gradients > 0)  # what comes last is behind everything
-    bucket = strategy.buffers.reduce_bucket
-    shares = shares_of(run.order, numbers, job.model, adapters, late if apart else None, bucket)
     repeats = strategy.accumulation
-    queues = Queues(strategy, shares, own_work, node.collective_dispatch_seconds)
+    queues = Queues(strategy, layout.shares, own_work, node.collective_dispatch_seconds)
     handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
     handled += own_work.gathered * repeats + own_work.summed * (repeats - 1)
-    order, summed = run.order, tensor_parallel_seconds(job, strategy, node) / repeats
+    order, summed = run.order, tensor_parallel_seconds(job, strategy) / repeats
     # At stage 3 what is alone is asked of tensor parallelism only.
     together = alone = queues.passed(order, NO_COLLECTIVES) if summed or strategy.stage < GATHERS else 0.0
     if summed:
@@ -236,9 +208,7 @@ def _cost(asked: _Asked) -> StepCost:
         waited = max(0.0, nearby - work - exposed)
     else:
         exposed, waited = max(0.0, nearby - together), max(0.0, alone - work)
-    own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
-    step = stepped(job, strategy, node, int(own), deepspeed=asked.deepspeed)
-    idle = step.idle
+    idle = layout.step.idle
     often = repeats if strategy.stage >= 2 else 1  # passes whose buckets leave
     taken = often * away.gradients if strategy.stage < GATHERS else 0.0
     if taken and overlaps and job.world == strategy.tp:
@@ -254,7 +224,7 @@ def _cost(asked: _Asked) -> StepCost:
             "communication": exposed + moved.update,
             "tensor parallelism": together - alone,
             "offload": max(0.0, everything - nearby) + taken + away.step,
-            "optimizer": step.gpu,
+            "optimizer": layout.step.gpu,
         },
         hidden_seconds=_left(_communicated(strategy, moved), exposed),
         tokens=strategy.global_batch * job.seq_len,

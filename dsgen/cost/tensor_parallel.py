@@ -4,11 +4,12 @@ import functools
 from typing import NamedTuple
 
 from dsgen.cost.communication import Exchange
+from dsgen.cost.micro_batches import node_rates
 from dsgen.families import family_of
 from dsgen.families.parameters import stretches
 from dsgen.jobs.job import Job
-from dsgen.kernels import Rates, collective_seconds
-from dsgen.shapes.profiles import Model
+from dsgen.kernels import collective_lines
+from dsgen.shapes.profiles import Hardware, Model, Network
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["tensor_parallel_calls", "tensor_parallel_exchanges", "tensor_parallel_seconds"]
@@ -54,26 +55,61 @@ def _calls(model: Model, checkpointing: bool) -> _Calls:
     return _Calls(hidden + 2, 3, 0) if model.tied_embeddings else _Calls(hidden + 1, 0, 1)
 
 
-def tensor_parallel_exchanges(job: Job, strategy: Strategy) -> tuple[Exchange, ...]:
-    """The collectives of one tensor-parallel group in one optimizer step."""
-    if strategy.tp == 1:
-        return ()
-    calls, passes = _calls(job.model, strategy.checkpointing), strategy.accumulation
-    size, tokens = FP32 if strategy.precision == "fp32" else 2, strategy.micro_batch * job.seq_len
+class _Sum(NamedTuple):
+    """One kind of collective that a micro-batch asks of a tensor-parallel group.
+
+    Attributes:
+        kind: As torch.distributed names it.
+        bytes: Of one call, for a token of the micro-batch.
+        calls: How many in a micro-batch.
+    """
+
+    kind: str
+    bytes: int
+    calls: int
+
+
+@functools.lru_cache(maxsize=256)
+def _sums(model: Model, checkpointing: bool, precision: str) -> tuple[_Sum, ...]:
+    calls, size = _calls(model, checkpointing), FP32 if precision == "fp32" else 2
     every = (
-        Exchange("all_reduce", strategy.tp, size * tokens * job.model.hidden_size, passes * calls.hidden),
-        Exchange("all_reduce", strategy.tp, FP32 * tokens, passes * calls.tokens),
-        Exchange("all_gather", strategy.tp, size * tokens * job.model.vocab_size, passes * calls.logits),
+        _Sum("all_reduce", size * model.hidden_size, calls.hidden),
+        _Sum("all_reduce", FP32, calls.tokens),
+        _Sum("all_gather", size * model.vocab_size, calls.logits),
     )
     return tuple(one for one in every if one.calls)
 
 
-def tensor_parallel_seconds(job: Job, strategy: Strategy, rates: Rates) -> float:
+def tensor_parallel_exchanges(job: Job, strategy: Strategy) -> tuple[Exchange, ...]:
+    """The collectives of one tensor-parallel group in one optimizer step."""
+    if strategy.tp == 1:
+        return ()
+    tokens, passes = strategy.micro_batch * job.seq_len, strategy.accumulation
+    return tuple(
+        Exchange(kind, strategy.tp, size * tokens, passes * calls)
+        for kind, size, calls in _sums(job.model, strategy.checkpointing, strategy.precision)
+    )
+
+
+def tensor_parallel_seconds(job: Job, strategy: Strategy) -> float:
     """Seconds of AutoTP's collectives in one optimizer step."""
-    seconds, inside = 0.0, min(strategy.tp, job.gpus_per_node)
-    for kind, ranks, size, calls in tensor_parallel_exchanges(job, strategy):
-        seconds += calls * collective_seconds(rates, kind, size, ranks, inside)
+    if strategy.tp == 1:
+        return 0.0
+    sums = _sums(job.model, strategy.checkpointing, strategy.precision)
+    ways = _ways(sums, job.hardware, job.network, strategy.tp, min(strategy.tp, job.gpus_per_node))
+    tokens, passes, seconds = strategy.micro_batch * job.seq_len, strategy.accumulation, 0.0
+    for (_, size, calls), lines in zip(sums, ways, strict=True):
+        seconds += passes * calls * min([start + tokens * size * each for start, each in lines])
     return seconds
+
+
+@functools.lru_cache(maxsize=1024)
+def _ways(
+    sums: tuple[_Sum, ...], hardware: Hardware, network: Network, ranks: int, inside: int
+) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """`collective_lines` of each."""
+    rates = node_rates(hardware, network)
+    return tuple(collective_lines(rates, one.kind, ranks, inside) for one in sums)
 
 
 def tensor_parallel_calls(job: Job, strategy: Strategy) -> int:

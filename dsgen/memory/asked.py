@@ -187,14 +187,22 @@ class Asked(NamedTuple):
 def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     """What a job asks with a layout; `single` as in a run."""
     world = job.world if layout.stage else layout.tp
-    wide = layout.stage in _SPLITS and layout.offload_optimizer == "cpu" and returns_wide(job.version)
-    clones = layout.stage == _GATHERS and layout.offload_optimizer == "none" and clones_first(job.version)
-    in_ram = layout.stage in _SPLITS and flattens_in_ram(job.version)
-    lingers = layout.stage == _GATHERS and leaves_embeddings(job.version)
-    early = layout.stage in _SPLITS and makes_buckets_early(job.version)
-    lingers_on = lingers and counts_what_a_step_releases(job.version)
-    checks = layout.stage in _SPLITS and layout.offload_optimizer != "none" and checks_in_fp32(job.version)
-    older = wide, job.foreach, clones, in_ram, lingers, lingers_on, early, checks
+    older = _older(layout.stage, layout.offload_optimizer, job.version, job.foreach)
     returns = must_reenter(job.training.method, layout.stage, job.version)
     training = recomputed(job.training, layout.stage, job.version)
     return Asked(job.model, training, job.seq_len, world, single, job.narrow, *older, returns)
+
+
+@functools.lru_cache(maxsize=256)
+def _older(
+    stage: int, optimizer: str, version: str, foreach: bool
+) -> tuple[bool, bool, bool, bool, bool, bool, bool, bool]:
+    """What hangs on the release, of `Asked`, from `returns_wide` on."""
+    wide = stage in _SPLITS and optimizer == "cpu" and returns_wide(version)
+    clones = stage == _GATHERS and optimizer == "none" and clones_first(version)
+    in_ram = stage in _SPLITS and flattens_in_ram(version)
+    lingers = stage == _GATHERS and leaves_embeddings(version)
+    lingers_on = lingers and counts_what_a_step_releases(version)
+    early = stage in _SPLITS and makes_buckets_early(version)
+    checks = stage in _SPLITS and optimizer != "none" and checks_in_fp32(version)
+    return wide, foreach, clones, in_ram, lingers, lingers_on, early, checks

@@ -67,13 +67,15 @@ class Search(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """A layout with its batches, the largest micro-batch first, its buffers, its GPU, and its cost at the first one."""
+    """A layout with its batches, the largest micro-batch first, its buffers, its GPU, the bytes that it holds there all
+    the time, and its cost at the first batch."""
 
     number: int
     layout: Layout
     triples: tuple[tuple[int, int, int], ...]
     buffers: Buffers
     gpu: Room
+    held: int
     best: StepCost | None = None
 
     @property
@@ -97,19 +99,23 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     """
     rejections: dict[int, Rejection] = {}
     tried: list[_Trial] = []
-    buffers: dict[tuple[int, int, str, str], Buffers] = {}
+    divided: dict[int, tuple[tuple[int, int, int], ...] | str] = {}  # by the tensor-parallel degree alone
+    sizes: dict[tuple[int, int, str, str], tuple[Buffers, Room, int]] = {}
     for number, layout in enumerate(layouts(job)):
         if isinstance(layout, Rejection):
             rejections[number] = layout
             continue
-        triples = batches(job, layout)
+        if layout.tp not in divided:
+            divided[layout.tp] = batches(job, layout)
+        triples = divided[layout.tp]
         if isinstance(triples, str):
             rejections[number] = Rejection(layout=layout, why=triples)
             continue
         key = (layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
-        if key not in buffers:
-            buffers[key] = choose(job, *key)
-        tried.append(_Trial(number, layout, triples, buffers[key], room(job, layout, buffers[key])))
+        if key not in sizes:
+            buffers = choose(job, *key)
+            sizes[key] = buffers, room(job, layout, buffers), resident_bytes(job, layout, buffers)
+        tried.append(_Trial(number, layout, triples, *sizes[key]))
     fitting: list[tuple[int, Candidate]] = []
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
@@ -156,7 +162,7 @@ def _in_turn(
     unsure: list[_Trial] = []
     waiting: list[tuple[float, int, _Trial, bool]] = []  # speed, or more; whether the batches are those that may fit
     for trial in trials:
-        if trial.gpu.high(resident_bytes(job, trial.layout, trial.buffers), False) > trial.gpu.limit:
+        if trial.gpu.high(trial.held, False) > trial.gpu.limit:
             unsure.append(trial)
         else:
             waiting.append((-most_speed(job, trial.strategy(0)), trial.number, trial, False))
@@ -182,9 +188,8 @@ def _in_turn(
 
 def _batches(job: Job, trial: _Trial) -> tuple[tuple[int, int, int], ...]:
     """Those of a trial whose micro-batch may surely fit."""
-    gpu, held = trial.gpu, resident_bytes(job, trial.layout, trial.buffers)
-    each = sequence_bytes(job, trial.layout)
-    return tuple(one for one in trial.triples if gpu.high(held + each * one[0], False) <= gpu.limit)
+    gpu, each = trial.gpu, sequence_bytes(job, trial.layout)
+    return tuple(one for one in trial.triples if gpu.high(trial.held + each * one[0], False) <= gpu.limit)
 
 
 def _weigh(job: Job, trial: _Trial) -> tuple[Candidate, bool] | Rejection:

@@ -117,6 +117,7 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
     for precision, stage, tp in itertools.product(precisions, (0, 1, 2, 3), degrees):
         if tp > 1 and stage not in _TENSOR_PARALLEL_STAGES and "tp" not in pinned:
             continue
+        speaks: dict[tuple[str, str], str | None] = {}  # against a layout, with checkpointing or without
         for (optimizer, parameter), checkpointing in itertools.product(
             _ALL_OFFLOADS if asked else _offloads(job, stage), (False, True)
         ):
@@ -132,7 +133,10 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
             if pin is not None:
                 yield Rejection(layout=layout, why=f"{pin} excludes it", pin=pin)
                 continue
-            why = first(job, layout) or (None if tp == 1 or "tp" in pinned else unasked(job, layout))
+            places = optimizer, parameter
+            if places not in speaks:
+                speaks[places] = first(job, layout) or (None if tp == 1 or "tp" in pinned else unasked(job, layout))
+            why = speaks[places]
             yield layout if why is None else Rejection(layout=layout, why=why)
 
 

@@ -9,9 +9,9 @@ import random
 import attrs
 import pytest
 
-from dsgen.cost import cost
+from dsgen.cost import cost, layout_work, steps
 from dsgen.cost.communication import collectives
-from dsgen.cost.flow import finished, loads
+from dsgen.cost.flow import finished, loads, queued
 from dsgen.cost.handling import beyond
 from dsgen.cost.micro_batches import node_rates
 from dsgen.cost.optimizer_step import FINITE, NORM, REST
@@ -24,6 +24,8 @@ from dsgen.kernels.traffic import SORTS
 from dsgen.memory.numbers import count
 from dsgen.planning.planner import plan
 from dsgen.shapes.profiles import Model
+from dsgen.strategies import strategies
+from dsgen.strategies.buffers import choose
 from dsgen.strategies.strategies import Strategy, strategy
 
 
@@ -49,6 +51,35 @@ def test_what_hides_nothing_hides_no_rounding(make_job, hw, model):
 
     assert plain.cost.hidden_seconds == 0  # stage 0 waits for all of it
     assert spread.cost.hidden_seconds > 1e-6 * spread.cost.seconds
+
+
+@pytest.mark.parametrize(
+    ("hw", "model", "training"),
+    [
+        ("a100-40g", "7b", {}),
+        ("a100-80g", "llama-3.1-8b", {"method": "lora"}),
+        ("h100-80g", "mixtral-8x7b", {}),
+    ],
+)
+def test_what_batches_of_a_layout_share_is_no_other_ones(make_job, hw, model, training):
+    """Each strategy's cost by itself, and behind all others, of this DeepSpeed and of one before it."""
+    asked = []
+    for version in ("0.19.8", "0.18.9"):
+        job = attrs.evolve(make_job(hw, model, training=training), version=version)
+        for layout in strategies.layouts(job):
+            if isinstance(layout, strategies.Rejection):
+                continue
+            sizes = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
+            asked += [(job, strategy(layout, triple, sizes)) for triple in strategies.batches(job, layout)]
+    alone = []
+    for job, one in asked:
+        steps._cost.cache_clear()
+        layout_work._layout_work.cache_clear()
+        alone.append(cost(job, one))
+    steps._cost.cache_clear()
+
+    assert len(asked) > 100
+    assert [cost(job, one) for job, one in asked] == alone
 
 
 def test_no_gpu_beats_its_peak(make_job):
@@ -255,6 +286,24 @@ def test_parts_leave_the_last_machine_as_one_after_the_other_they_do(seed, machi
     assert finished(rows) == pytest.approx(free[-1] if any(free) else 0.0)
 
 
+@pytest.mark.parametrize("fetches", [False, True])
+@pytest.mark.parametrize("leaves", [0, 3, 6])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_four_machines_of_a_step_are_followed_as_any_others(seed, leaves, fetches):
+    """In one go where nothing is fetched, with a GPU that still works when the first part comes."""
+    draw = random.Random(seed)
+    rows = [
+        (
+            draw.randint(1, 9),
+            (draw.random(), draw.random() * fetches, draw.random(), draw.random() if part >= 6 - leaves else 0.0),
+        )
+        for part in range(6)
+    ]
+    lag = draw.choice((0.0, 20.0))
+
+    assert queued(rows, lag) == pytest.approx(finished(rows, (0.0, 0.0, lag, 0.0)))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_passes_that_nothing_ends_follow_each_other_as_one_long_pass(seed):
     """What `Queues.passed` computes at once, of a host and a GPU: equal passes, and equal ones before another."""
@@ -350,9 +399,7 @@ def test_sums_of_a_tensor_parallel_group_hide_where_the_host_is_slower(make_job)
         split = {"tensor_parallel": {"autotp_size": 4}}
         job = make_job("a100-80g", "llama-3.2-1b", cluster={"gpus": 8}, training=wishes, deepspeed=split)
         item = plan(job).chosen.strategy
-        shares[length] = cost(job, item).parts["tensor parallelism"] / tensor_parallel_seconds(
-            job, item, node_rates(job.hardware, job.network)
-        )
+        shares[length] = cost(job, item).parts["tensor parallelism"] / tensor_parallel_seconds(job, item)
 
     assert shares[256] < 0.9 < shares[8192] < 1.1
 
