@@ -28,7 +28,7 @@ def test_a_wish_that_deepspeed_overrides_is_said_to_do_nothing(said: bool) -> No
 
 def test_an_older_release_is_as_fast_as_adapters_of_the_base_s_type() -> None:
     older, newer = dsgen.plan(LORA, "0.18"), dsgen.plan(LORA)
-    told = dsgen.plan({**LORA, "lora_fp32": False})
+    told = dsgen.plan({**LORA, "lora_fp32": False, "reentrant": True})  # as what is frozen needs before 0.19.3
 
     assert older.chosen.speed == pytest.approx(told.chosen.speed, rel=1e-3)
     assert older.chosen.speed > 1.2 * newer.chosen.speed
