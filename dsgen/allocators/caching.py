@@ -6,8 +6,8 @@ the sizes). `expandable` has the mode with expandable segments.
 
 from __future__ import annotations
 
-import bisect
 import itertools
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
 from dsgen.allocators.allocator_settings import AllocatorSettings
@@ -21,6 +21,7 @@ MEDIUM_REQUEST = 10 << 20  # bytes; below it a request opens a 20 MiB segment (k
 MEDIUM_SEGMENT = 20 << 20  # bytes (large_segment_size, its default)
 LARGE_ROUNDING = 2 << 20  # bytes; larger requests get a segment of their own, rounded up to this (kRoundLarge)
 OVERSIZE_ROUNDING = 20 << 20  # bytes that an unsplit block may be too large (max_non_split_rounding_size, its default)
+_ADDRESS_BITS = 80  # of the number by which free blocks are ordered: its size above them, its address in them
 
 
 class Reserved:
@@ -70,41 +71,45 @@ class Pool:
         self.small, self.max_split = small, max_split
         self.requests = 0  # that it was asked (get_free_blocks_call_count)
         self.unmapped: list[Block] = []  # ordered by address
-        self.order: list[tuple[int, int]] = []
-        self.blocks: dict[int, Block] = {}  # by address
+        self.order: list[int] = []  # size and address of each as one number
+        self.blocks: dict[int, Block] = {}  # by it
 
     def put(self, block: Block) -> None:
         """Take a free block in."""
-        bisect.insort(self.order, (block.size, block.address))
-        self.blocks[block.address] = block
+        key = block.size << _ADDRESS_BITS | block.address
+        insort(self.order, key)
+        self.blocks[key] = block
         block.since = self.requests
 
     def remove(self, block: Block) -> None:
         """Let a free block go."""
-        del self.order[bisect.bisect_left(self.order, (block.size, block.address))]
-        del self.blocks[block.address]
+        key = block.size << _ADDRESS_BITS | block.address
+        del self.order[bisect_left(self.order, key)]
+        del self.blocks[key]
 
     def best_fit(self, size: int) -> Block | None:
         """The smallest block that is large enough; one that can grow counts with what it can grow to."""
         self.requests += 1
-        place = bisect.bisect_left(self.order, (size, 0))
-        if place == len(self.order):
+        order = self.order
+        place = bisect_left(order, size << _ADDRESS_BITS)
+        if place == len(order):
             return None
-        block = self.blocks[self.order[place][1]]
-        for _, address in itertools.islice(self.order, place + 1, None):
-            if _reach(self.blocks[address]) >= _reach(block):
-                break
-            block = self.blocks[address]
+        block = self.blocks[order[place]]
+        if self.unmapped:  # without, no block can grow
+            for other, key in enumerate(itertools.islice(order, place + 1, None), place + 1):
+                if _reach(self.blocks[key]) >= _reach(block):
+                    break
+                block, place = self.blocks[key], other
         if self.max_split is not None and block.size >= (
             self.max_split if size < self.max_split else size + OVERSIZE_ROUNDING
         ):
             return None  # a large block is neither split nor given away whole for much less
-        self.remove(block)
+        del self.blocks[order.pop(place)]
         return block
 
     def wholes(self) -> Iterator[Block]:
         """Free blocks that are segments of their own, the smallest first."""
-        return iter([block for _, address in self.order if (block := self.blocks[address]).whole])
+        return iter([block for key in self.order if (block := self.blocks[key]).whole])
 
 
 class Allocator:
@@ -137,11 +142,13 @@ class Allocator:
         if pool is None:
             pool = self._pools[stream, small] = Pool(small, self.settings.max_split_bytes)
         block = pool.best_fit(rounded) or self._open(pool, rounded)
-        self._split(pool, block, rounded)
+        if block.size > rounded:
+            self._split(pool, block, rounded)
         block.free = False
         self._used[handle] = block
         self.allocated += block.size  # an unsplit rest counts as allocated
-        self.allocated_peak = max(self.allocated_peak, self.allocated)
+        if self.allocated > self.allocated_peak:
+            self.allocated_peak = self.allocated
 
     def set_aside(self, size: int, stream: int = 0) -> None:
         """Serve a request that is never given back, and whose bytes are in no number that is told.
@@ -161,8 +168,14 @@ class Allocator:
             return
         self.allocated -= block.size
         block.free = True
-        join_free(block)
-        block.pool.put(block)
+        pool, before, after = block.pool, block.before, block.after
+        if before is not None and before.free and before.mapped:  # as join_free, which is asked of every block
+            pool.remove(before)
+            _join(block, before)
+        if after is not None and after.free and after.mapped:
+            pool.remove(after)
+            _join(block, after)
+        pool.put(block)
 
     def empty_cache(self) -> None:
         """Give every wholly free segment back to the GPU."""
@@ -224,7 +237,7 @@ class Allocator:
         if least is None:
             return
         wanted = max(least, rounded)
-        blocks = [pool.blocks[address] for _, address in pool.order]
+        blocks = [pool.blocks[key] for key in pool.order]
         fitting = next((block for block in blocks if block.size >= wanted), None)
         if fitting is not None:
             self._release(fitting)

@@ -168,13 +168,14 @@ class ModelPasses:
         thread: int,
     ) -> None:
         requests, gathering = self.requests, taker.gathering
+        take, give_one = requests.take, requests.give_one
         for what, one, two in happenings:
             if what == BORN:
                 if one not in there:
-                    there[one] = requests.take(two)
+                    there[one] = take(two)
             elif what == FREED:
-                if one not in stays:
-                    requests.give(there.pop(one, 0))
+                if one not in stays and one in there:
+                    give_one(there.pop(one))
             elif what == HANDED:
                 gradient = there.pop(one, 0)
                 if self._waits:

@@ -36,11 +36,15 @@ class Requests:
         self._allocator.allocate(self._handle, size, stream)
         return self._handle
 
-    def give(self, *handles: Handle) -> None:
+    def give_one(self, handle: Handle) -> None:
         """Give back what was asked for."""
+        if handle:
+            self._allocator.free(handle)
+
+    def give(self, *handles: Handle) -> None:
+        """Give several back, in order."""
         for handle in handles:
-            if handle:
-                self._allocator.free(handle)
+            self.give_one(handle)
 
     def borrow(self, size: int, stream: int = 0) -> None:
         """Ask for bytes and give them back."""

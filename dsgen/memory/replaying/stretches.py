@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dsgen.allocators.caching import SMALL_REQUEST
 from dsgen.families.tape.graph import Storage
 from dsgen.families.tape.lifetimes import Record, Step
 from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, BEGUN, FORWARD, Position
@@ -48,6 +49,7 @@ class _Noted:
         self.lost = False  # whether the loss has begun
         self.using: Happening | None = None  # the matrix that is used now
         self.forward: tuple[Happening, ...] = ()
+        self.backward: tuple[Happening, ...] = ()
         self.numbers: dict[Storage | None, int] = {}
         self.made = 0
 
@@ -91,6 +93,16 @@ class _Noted:
                     last = number
         return ends
 
+    def leave_out_small(self) -> None:
+        """Forget what is too small to be followed (`requests.Requests`): nothing else would be asked of it."""
+        every = (*self.forward, *self.now)
+        small = {one for what, one, size in every if what == BORN and size <= SMALL_REQUEST}
+        small -= {one for what, one, _ in every if what == HANDED}
+        self.forward, self.backward = (
+            tuple(each for each in part if each[0] not in (BORN, FREED) or each[1] not in small)
+            for part in (self.forward, self.now)
+        )
+
     def end_forward(self) -> dict[Storage | None, int]:
         """Forward has ended, which has made these; backward begins."""
         self.forward, self.now, self.multiplied = tuple(self.now), [], False
@@ -116,9 +128,10 @@ def stretch_requests(record: Record, again: bool, micro_batch: int, reentrant: b
     """What a record makes with a micro-batch, with checkpointing (`again`), `reentrant` or not, or without."""
     noted = _Noted(micro_batch)
     before = record.walk(noted, again, reentrant)  # a second forward makes entry and result anew
+    noted.leave_out_small()
     given = next((one for one in record.steps[record.forward :] if isinstance(one, Storage)), None)
     passed = record.entered[0].storage if record.entered else None
     ends = before.get(record.entry, 0), before.get(record.result, 0)
     return StretchRequests(
-        noted.forward, tuple(noted.now), *ends, noted.numbers.get(given, 0), noted.numbers.get(passed, 0)
+        noted.forward, noted.backward, *ends, noted.numbers.get(given, 0), noted.numbers.get(passed, 0)
     )
