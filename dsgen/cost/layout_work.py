@@ -79,11 +79,8 @@ def layout_work(asked: CostKey) -> LayoutWork:
 @functools.lru_cache(maxsize=1024)
 def _layout_work(asked: CostKey) -> LayoutWork:
     job, strategy, training = asked.job, asked.strategy, asked.job.training
-    rates, numbers, buckets = (
-        node_rates(job.hardware, job.network),
-        numbers_of(job, strategy),
-        reductions(job, strategy),
-    )
+    rates, numbers = node_rates(job.hardware, job.network), numbers_of(job, strategy)
+    buckets = reductions(job, strategy)
     overlaps = 0 < strategy.stage < GATHERS and strategy.buffers.overlap_comm
     late = buckets.late_share if overlaps or strategy.stage == GATHERS else 0.0
     # What comes last is behind everything.
