@@ -215,9 +215,9 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
     assert offload is not None
     zero: dict[str, Any] = {"stage": stage, **_buffers(record, model, stage), **_written(record)}
     if offload[0] == "cpu" and stage:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": config.get("pin_memory", True)}
     if offload[1] == "cpu" and stage == 3:
-        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+        zero["offload_param"] = {"device": "cpu", "pin_memory": config.get("pin_memory", True)}
     found: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": config["micro_batch"],
         "gradient_accumulation_steps": config.get("grad_accum", 1),
