@@ -12,7 +12,7 @@ import attrs
 from published_apart import why_apart  # benchmarks/, beside this script
 from published_questions import question_of
 from published_reasons import reason
-from published_sources import GIB, Reading, measured_bytes, source_of
+from published_sources import GIB, Reading, Source, measured_bytes, source_of
 
 from dsgen.asking.memory_questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
@@ -31,13 +31,14 @@ __all__ = [
     "case_of",
     "cases",
     "gathered",
+    "gathered_again",
     "ours",
     "records",
 ]
 
 DATA = Path(__file__).resolve().parent / "data"
 RECORDS = (DATA / "published.json", DATA / "published_2.json")
-GATHERED = DATA / "published_3.json"
+GATHERED = (DATA / "published_3.json", DATA / "published_4.json")
 
 PEAK, VERDICT, LEFT_OUT = "peak", "verdict", "left out"
 REFUSED = "dsgen refuses the question"
@@ -114,7 +115,13 @@ def records() -> tuple[Mapping[str, Any], ...]:
 @functools.cache
 def gathered() -> tuple[Mapping[str, Any], ...]:
     """What was gathered when the models were done: nothing was fitted or chosen on it (unseen.py)."""
-    return tuple(json.loads(GATHERED.read_text(encoding="utf-8")))
+    return tuple(record for path in GATHERED for record in json.loads(path.read_text(encoding="utf-8")))
+
+
+@functools.cache
+def gathered_again() -> frozenset[str]:
+    """Ids of the second round of what was gathered."""
+    return frozenset(record["id"] for record in json.loads(GATHERED[-1].read_text(encoding="utf-8")))
 
 
 @functools.cache
@@ -141,7 +148,7 @@ def case_of(record: Mapping[str, Any]) -> Case:
         found = estimate(question.job, question.strategy)
     except DsgenError as refusal:
         return attrs.evolve(case, reason=f"{REFUSED}: {str(refusal).splitlines()[0]}")
-    peaks = tuple(_peaks(record, source.reading, found))
+    peaks = tuple(_peaks(record, source, found))
     return attrs.evolve(
         case,
         title=_title(record, question),
@@ -154,27 +161,27 @@ def case_of(record: Mapping[str, Any]) -> Case:
     )
 
 
-def _peaks(record: Mapping[str, Any], reading: Reading, found: MemoryEstimate) -> Iterator[Peak]:
+def _peaks(record: Mapping[str, Any], source: Source, found: MemoryEstimate) -> Iterator[Peak]:
     """The numbers of a record beside ours."""
     measured, card = measured_bytes(record), record["measured"].get("nvidia_smi_gib")
     if measured is not None:
-        yield _peak(reading, measured, found)
+        yield _peak(source.reading, measured, found, source.whole)
     if card is not None:
         yield _peak(Reading.DRIVER, round(card * GIB), found)
 
 
-def _peak(reading: Reading, measured: int, found: MemoryEstimate) -> Peak:
-    expected, low, high = ours(found, reading)
+def _peak(reading: Reading, measured: int, found: MemoryEstimate, whole: bool = False) -> Peak:
+    expected, low, high = ours(found, reading, whole)
     return Peak(reading=reading, measured=measured, ours=expected, low=low, high=high)
 
 
-def ours(found: MemoryEstimate, reading: Reading) -> ReservedBytes:
+def ours(found: MemoryEstimate, reading: Reading, whole: bool = False) -> ReservedBytes:
     """The bytes of an estimate that a reading of a real run stands for, and their interval.
 
-    Of the steps alone: how a program loads a model, above all one in 4 bits, is its own affair.
+    Of the steps alone, unless `whole`: how a program loads a model, above all one in 4 bits, is its own affair.
     """
     gpu = found.gpu
-    steps = max((phase.gpu_bytes for phase in found.phases if phase.step), default=gpu.peak_bytes)
+    steps = max((phase.gpu_bytes for phase in found.phases if phase.step or whole), default=gpu.peak_bytes)
     workspace = gpu.overhead.get(WORKSPACE, 0)
     held = ReservedBytes(*((one - workspace) * steps // gpu.peak_bytes for one in gpu.reserved))
     gpu = gpu._replace(peak_bytes=steps, holds=held)

@@ -22,12 +22,14 @@ _TYPES = {
     "bloom": "bloom",
     "deepseek-math": "llama",
     "falcon": "falcon",
+    "flan-t5": "t5",
     "gemma-2-": "gemma2",
     "gemma": "gemma",
     "gpt 175b": "gpt2",
     "gpt 530b": "gpt2",
     "gpt 1t": "gpt2",
     "gpt 2t": "gpt2",
+    "gpt-j": "gptj",
     "gpt-neo": "gpt2",
     "gpt/bloom": "bloom",
     "gpt2": "gpt2",
@@ -65,6 +67,7 @@ _GATED = frozenset(
         "granitemoe",
     }
 )
+_GATED_T5 = "flan-t5"  # T5 1.1: its feed-forward part has a gate
 _STACKS = 2  # T5's encoder and decoder have half of the stated blocks each
 _BUCKETS = 32  # distances with a bias (relative_attention_num_buckets of its published files)
 _ANY_HARDWARE = "a100-80g"  # a model's facts do not depend on it
@@ -127,7 +130,7 @@ def model_of(record: Mapping[str, Any]) -> Model:
         vocab_size=facts["vocab"],
         max_positions=facts["seq_len"],
         tied_embeddings=tied,
-        gated_ffn=kind in _GATED,
+        gated_ffn=kind in _GATED or facts["name"].lower().startswith(_GATED_T5),
         experts=facts.get("experts", 0),
         experts_per_token=facts.get("experts_per_token", 0),
         expert_ffn_size=facts["ffn"] if facts.get("experts") else 0,

@@ -50,6 +50,7 @@ PROFILES = {
     "RTX4090-24GB": "rtx4090-24g",
     "RTXA6000-48GB": "rtxa6000-48g",
     "T4-16GB": "t4-16g",
+    "V100-SXM-16GB": "v100-16g",
     "V100-SXM-32GB": "v100-32g",
 }
 # No profile has it: a card of the same family, with its own memory. TITAN RTX: "22.3 of 23.65 GiB" in the record.
@@ -100,8 +101,12 @@ _LIGERS = {"fms": "0.3.1", "sws": "0.5.10"}
 # Programs that ran DeepSpeed -> the release of the time when they published; the oldest that is known for those of the
 # year before it (0.14.0 is of March 2024).
 _RELEASES = {"sws": "0.16", "qwen": "0.14", "flagp": "0.14"}
-# Runs whose scripts set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (modelscope/ms-swift@3602360).
-_GROWING = ("sws-02", "sws-03", "sws-07", "sws-12", "sws-13")
+# Runs whose scripts set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (modelscope/ms-swift@3602360;
+# snowflakedb/ArcticTraining@b28638e, projects/sequence-parallelism/README.md).
+_GROWING = (
+    *("sws-02", "sws-03", "sws-07", "sws-12", "sws-13"),
+    *("arc-h100-32k", "arc-h100-36k", "arc-h200-65k", "arc-h200-liger-300k"),
+)
 # Programs whose config of stage 3 has neither overlap nor an optimizer, for which the Trainer of 2025 brings torch's
 # own AdamW (modelscope/ms-swift@3602360, swift/llm/ds_config/zero3.json; transformers before 4.54).
 _BRINGS_ADAMW = ("sws",)
@@ -133,7 +138,8 @@ def job_of(record: Record) -> Job:
         chunked_loss=_chunked(record),
         checkpointing="full" if config["checkpointing"] else "none",
         transformers=record.get("transformers"),
-        liger=_LIGERS.get(source_of(record).prefix),
+        liger=config.get("liger", _LIGERS.get(source_of(record).prefix)),
+        liger_kernels=True if "liger" in config else None,
         foreach=True if _brings_adamw(record) else None,
         zero_init=config.get(
             "zero_init", not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST)
@@ -209,9 +215,9 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
     assert offload is not None
     zero: dict[str, Any] = {"stage": stage, **_buffers(record, model, stage), **_written(record)}
     if offload[0] == "cpu" and stage:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": config.get("pin_memory", True)}
     if offload[1] == "cpu" and stage == 3:
-        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+        zero["offload_param"] = {"device": "cpu", "pin_memory": config.get("pin_memory", True)}
     found: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": config["micro_batch"],
         "gradient_accumulation_steps": config.get("grad_accum", 1),

@@ -32,6 +32,7 @@ class Source:
         prefix: What the ids of its records begin with.
         reading: What its number of memory means.
         why: From where that is known.
+        whole: Its number counts loading too, which is as dsgen has it: nobody reset it before the steps.
         unit: Bytes of its "GB" where a record has no number in GiB.
         buffers: `huggingface`, `fsdp` or `default`: what is communicated through (published_questions.py).
         length: Why the sequences were not as long as the record says; empty where they were.
@@ -47,6 +48,7 @@ class Source:
     prefix: str
     reading: Reading = Reading.UNSTATED
     why: str = ""
+    whole: bool = False
     unit: int = GB
     buffers: str = "default"
     length: str = ""
@@ -254,6 +256,34 @@ _SOURCES = (
     Source(title="Optimum Habana, tests", prefix="hab", lora_dropout=_DROPOUT),
     Source(title="DeepSpeed, pull request 1453", prefix="jfc"),
     Source(title="P. Schmid, fine-tuning in 2025", prefix="ps25", buffers="huggingface", lora_dropout=_DROPOUT),
+    Source(
+        title="ML Engineering, H200 and B200",
+        prefix="mle",
+        reading=Reading.RESERVED,
+        why="benchmark.py: the most `max_memory_reserved` of the ranks since they began, in GiB",
+        whole=True,
+    ),
+    Source(
+        title="ArcticTraining, long sequences",
+        prefix="arc",
+        reading=Reading.DRIVER,
+        why="`NV`: what nvidia-smi shows, as DeepSpeed's see_memory_usage prints it beside its own, in GiB",
+    ),
+    Source(title="P. Schmid, FLAN-T5", prefix="pst5", buffers="huggingface"),
+    Source(title="P. Schmid, Falcon 180B", prefix="psf", buffers="huggingface", lora_dropout=0.1),
+    Source(title="Ray, GPT-J", prefix="raygptj", buffers="huggingface"),
+    Source(title="Ray, Vicuna 13B", prefix="rayvic", buffers="huggingface"),
+    Source(title="Finetune_LLMs, issue 16", prefix="malb", buffers="huggingface"),
+    Source(title="DeepSpeed, issue 7482", prefix="ds7482"),
+    Source(title="DeepSpeed, issue 2899", prefix="ds2899", buffers="huggingface"),
+    Source(title="Stanford Alpaca, issues", prefix="alp", buffers="huggingface"),
+    Source(title="FastChat, issues", prefix="fc", reading=Reading.DRIVER, why="as nvidia-smi shows it"),
+    Source(title="Alignment Handbook, recipes", prefix="ah", buffers="huggingface"),
+    Source(title="h2oGPT, pull request 86", prefix="h2ogpt", lora_dropout=_DROPOUT),
+    Source(title="Lit-LLaMA, issues", prefix="lit"),
+    Source(title="dLLM, issues", prefix="llada", buffers="huggingface"),
+    Source(title="DeepSeek-Coder, issues", prefix="dsc", buffers="huggingface"),
+    Source(title="Anyscale, templates", prefix="any", buffers="huggingface", lora_dropout=_DROPOUT),
 )
 SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}
 

@@ -75,7 +75,7 @@ def host_step_seconds(job: Job, strategy: Strategy, rates: Rates, numbers: Numbe
     )
     if strategy.offload_param == "none":
         # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
-        step += copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS)
+        step += copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS and strategy.buffers.locked)
     step += host_traffic_seconds(rates, HOST_STEP_BYTES * own, ranks_per_node=ranks, launcher=launcher)
     if strategy.offload_optimizer == "nvme":
         moved = own * ranks * NVME_STATE_BYTES
@@ -97,12 +97,15 @@ def _gradients(strategy: Strategy, rates: Rates, size: int, own: float) -> float
 
     With accumulation their sum is kept there: each pass brings it back, adds to it and takes it away again, the first
     alone needs none of it (stage_1_and_2.py, async_accumulate_grad_in_cpu_via_gpu). Stage 3 does so in every pass
-    (stage3.py, partition_grads); at stage 1 they stay on the GPU until the last.
+    (stage3.py, partition_grads); at stage 1 they stay on the GPU until the last. They lie in page-locked memory where
+    `offload_optimizer.pin_memory` says so (cpu_offload_pin_memory, offload_optimizer_pin_memory); weights at stage 3 do
+    whatever it says (stage3.py, _create_param_groups_fp16_flat_cpu_memory).
     """
+    locked = strategy.buffers.locked
     passes = strategy.accumulation if strategy.stage > 1 else 1
     if strategy.stage == GATHERS:
         away, back = passes * size, passes * size
     else:
         away, back = (passes * size, (passes - 1) * size) if passes > 1 else (0, 0)
-    seconds = copy_seconds(rates, (away + FP32) * own, direction="to_host")
-    return (seconds + (copy_seconds(rates, back * own) if back else 0.0)) / passes
+    seconds = copy_seconds(rates, (away + FP32) * own, pinned=locked, direction="to_host")
+    return (seconds + (copy_seconds(rates, back * own, pinned=locked) if back else 0.0)) / passes

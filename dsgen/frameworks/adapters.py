@@ -11,7 +11,7 @@ from dsgen.planning.planner import Plan
 __all__ = ["ALPHA_PER_RANK", "Adapters", "adapters", "attention", "dtype"]
 
 ALPHA_PER_RANK = 2  # lora_alpha by rank: QLoRA's scripts have 16 for 8 and Axolotl's examples 32 for 16
-_FLASH = {1: "flash_attention_2", 2: "flash_attention_2", 3: "flash_attention_3"}
+_FLASH = {1: "flash_attention_2", 2: "flash_attention_2", 3: "flash_attention_3", 4: "flash_attention_4"}
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 

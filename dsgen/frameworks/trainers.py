@@ -21,7 +21,12 @@ from dsgen.shapes.errors import mistake
 
 __all__ = ["TRAINERS", "axolotl", "llama_factory", "ms_swift", "trainer_arguments", "trainer_text"]
 
-_FLASH = {"flash_attention_2": "fa2", "flash_attention_3": "fa3", "sdpa": "sdpa", "eager": "disabled"}
+# LLaMA-Factory's names (extras/constants.py, AttentionFunction); it has none for FlashAttention 4.
+_FLASH = {
+    "flash_attention_2": "fa2", "flash_attention_3": "fa3", "flash_attention_4": "fa2", "sdpa": "sdpa",
+    "eager": "disabled",
+}  # fmt: skip
+_AXOLOTLS = {"flash_attention_4": "kernels-community/flash-attn4"}  # else a kernel of the hub
 _FOUR_BITS = "the base lies in 4 bits: pip install bitsandbytes"
 
 
@@ -125,7 +130,8 @@ def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("double_quantization", True)
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("cutoff_len", job.seq_len, "tokens of a sequence")
-    yield Argument("flash_attn", _FLASH[attention(config.plan)])
+    asked = attention(config.plan)
+    yield Argument("flash_attn", _FLASH[asked], "it has no name for 4" if asked == "flash_attention_4" else "")
     said = ("gradient_checkpointing", "gradient_checkpointing_kwargs", "liger_kernel_config")
     yield from _renamed(config, {"use_liger_kernel": "enable_liger_kernel"}, said)
     yield Argument("disable_gradient_checkpointing", not chosen.checkpointing)
@@ -152,7 +158,7 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("load_in_4bit", True, _FOUR_BITS)
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("sequence_len", job.seq_len, "tokens of a sequence")
-    yield Argument("attn_implementation", attention(config.plan))
+    yield Argument("attn_implementation", _AXOLOTLS.get(asked := attention(config.plan), asked))
     if job.training.chunked_loss or job.training.liger_kernels:
         yield Argument("plugins", ["axolotl.integrations.liger.LigerPlugin"])
     if job.training.chunked_loss:

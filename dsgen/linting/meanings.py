@@ -170,6 +170,7 @@ def buffers(subject: Subject, stage: int) -> Buffers:
         secondary=size("zero_hpz_partition_size", 0, 0),
         contiguous=subject.value(f"{zero}.contiguous_gradients") is not False,
         efficient_linear=subject.value(f"{zero}.memory_efficient_linear") is not False,
+        locked=subject.value(f"{zero}.offload_optimizer.pin_memory") is not False,
     )
 
 

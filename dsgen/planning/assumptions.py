@@ -43,7 +43,7 @@ def kernel_of(plan: Plan) -> str:
 
 
 def flash_release(plan: Plan) -> int:
-    """The release of FlashAttention that runs on a plan's GPUs where one is wished: 3 on Hopper alone; 0 for none."""
+    """The release of FlashAttention that runs on a plan's GPUs where one is wished: 3 on Hopper, 4 on B200; 0 none."""
     kernel = available(architecture(plan.job.hardware).name, f"flash{plan.job.training.flash_attention}")
     return int(kernel[-1]) if kernel.startswith("flash") else 0
 

@@ -301,8 +301,8 @@ class Training(Value):
         "Attention kernel; it decides what is kept for backward.", default="flash", choices=("flash", "sdpa", "eager")
     )
     flash_attention: int = fact(
-        "Release of FlashAttention that runs where attention is flash or sdpa: 1, 2 or 3 (3 on Hopper alone).",
-        default=2, minimum=1, below=4,
+        "Release of FlashAttention that runs where attention is flash or sdpa: 1, 2, 3 (Hopper) or 4 (Blackwell).",
+        default=2, minimum=1, below=5,
     )  # fmt: skip
     torch: str | None = fact(
         "Release of torch that runs, such as 2.8; empty means the newest that is known. From 2.11 on its sdpa runs "

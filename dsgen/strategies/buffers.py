@@ -35,7 +35,8 @@ class Buffers(NamedTuple):
 
     `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none. `contiguous`
     is whether gradients are copied into a bucket when they are made, and do not wait where they are. `efficient_linear`
-    is zero.Init's own linear layer, without which autograd keeps every gathered weight until backward.
+    is zero.Init's own linear layer, without which autograd keeps every gathered weight until backward. `locked` is
+    whether gradients and weights of an optimizer on the CPU lie in page-locked memory; a plan's do.
     """
 
     reduce_bucket: int
@@ -49,6 +50,7 @@ class Buffers(NamedTuple):
     secondary: int = 0
     contiguous: bool = True
     efficient_linear: bool = True
+    locked: bool = True
 
 
 def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at: str = "none") -> Buffers:
@@ -71,7 +73,8 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
 
     overlap = pinned.get("overlap_comm")
     swapped = pinned.get("offload_optimizer")
-    asked = swapped.get("buffer_count") if isinstance(swapped, dict) else None
+    away = swapped if isinstance(swapped, dict) else {}
+    asked = away.get("buffer_count")
     states = 2 + moments_away(job.training.optimizer)  # weight, gradient and moments of one group
     return Buffers(
         reduce_bucket=size("reduce_bucket_size", bucket),
@@ -87,6 +90,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         else stage > 0 and (job.world // tp > 1 or optimizer != "none" or parameters_at != "none"),
         secondary=size("zero_hpz_partition_size", 0),
         contiguous=pinned.get("contiguous_gradients") is not False,
+        locked=away.get("pin_memory") is not False,
     )
 
 

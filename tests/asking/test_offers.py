@@ -81,7 +81,8 @@ def test_torchs_attention_is_offered_where_it_runs_cudnns_kernel(make_job):
 
     assert gains("h100-80g")["--attention sdpa"] > 0.15
     for other in (gains("h100-80g", **{"training.torch": "2.8"}), gains("a100-80g"), gains("h100-80g", "mistral-7b"),
-                  gains("h100-80g", **{"training.flash_attention": 3})):  # fmt: skip
+                  gains("h100-80g", **{"training.flash_attention": 3}),
+                  gains("b200-180g", **{"training.flash_attention": 4})):  # fmt: skip
         assert "--attention sdpa" not in other
 
 
