@@ -220,8 +220,10 @@ def _pair(first: str, second: str, words: str) -> Callable[[Symptom, RunRecord],
 
 def _mismatch(root: Symptom, record: RunRecord) -> Iterator[str]:
     facts = root.facts
-    if "key" in facts:
-        yield f"{facts['key']} is {facts['config']} in the config, and {facts['program']} in TrainingArguments"
+    for end in ("", *(f"_{number}" for number in range(2, len(facts)))):
+        if f"key{end}" in facts:
+            said, program = facts[f"config{end}"], facts[f"program{end}"]
+            yield f"{facts[f'key{end}']} is {said} in the config, and {program} in TrainingArguments"
 
 
 def _asked(root: Symptom, record: RunRecord) -> Iterator[str]:
