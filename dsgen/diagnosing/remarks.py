@@ -187,7 +187,8 @@ def _batch(root: Symptom, record: RunRecord) -> Iterator[str]:
         ranks = f"{world} rank{'s' if world > 1 else ''}"
         yield f"with gradient_accumulation_steps {total // (micro * world)} it is right on {ranks}"
     if micro and steps and total % (micro * steps) == 0 and total // (micro * steps) != world:
-        yield f"with these keys it needs {total // (micro * steps)} ranks; {world} started"
+        needed = total // (micro * steps)
+        yield f"with these keys it needs {needed} rank{'' if needed == 1 else 's'}; {world} started"
 
 
 def _scale(root: Symptom, record: RunRecord) -> Iterator[str]:

@@ -69,7 +69,11 @@ def run_script(launch: JobLaunch) -> str:
 
 def _head(launch: JobLaunch) -> str:
     job = launch.job
-    ranks = f"{job.nodes} x {job.gpus_per_node} ranks" if job.nodes > 1 else f"{job.world} ranks"
+    ranks = (
+        f"{job.nodes} x {job.gpus_per_node} ranks"
+        if job.nodes > 1
+        else f"{job.world} rank{'s' if job.world > 1 else ''}"
+    )
     where = ""
     if job.nodes > 1:
         where = " Start it on the first host." if launch.launcher == "deepspeed" else " Start it on every host."
