@@ -35,7 +35,7 @@ def _message(given: Sizes, count: Fraction) -> str:
     return f"{said}a multiple of {product}; as it stands the number of GPUs must divide {fitting}"
 
 
-def _gpus(count: Fraction | int) -> str:
+def _gpus(count: Fraction | float) -> str:
     return f"{count} GPU{'' if count == 1 else 's'}"
 
 
