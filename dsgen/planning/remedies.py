@@ -91,10 +91,10 @@ def _fits(job: Job) -> bool:
 def _may_fit(job: Job) -> bool:
     """Whether nothing surely fits, and something may: a plan that a person gets with a warning."""
     try:
-        found = search(job, lambda *_: False)
+        answer = search(job, lambda *_: False)
     except DsgenError:
         return False
-    return bool(found.uncertain and not found.fitting)
+    return bool(answer.uncertain and not answer.fitting)
 
 
 def _ways_out(job: Job) -> str:
