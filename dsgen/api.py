@@ -171,7 +171,7 @@ def adopt(wanted: Values, config: Values | Path, *, arguments: Path | None = Non
 
     Args:
         wanted: The job around it, as the fields of a scenario: {"hw": "a100-40g", "model": "7b"}.
-        config: A DeepSpeed config, or the file of one.
+        config: A DeepSpeed config, the file of one, or a training file that names one, whose model and arguments count.
         arguments: The file of the TrainingArguments that fill in its "auto".
 
     Raises:
@@ -182,7 +182,9 @@ def adopt(wanted: Values, config: Values | Path, *, arguments: Path | None = Non
     from dsgen.linting import config_reader
 
     source = given(config) if isinstance(config, Mapping) else config_reader.read(path_of(config))
-    told = adopting.read_arguments(path_of(arguments)) if arguments is not None else None
+    told = adopting.read_arguments(path_of(arguments)) if arguments is not None else adopting.of_naming_file(source.of)
+    if told is not None and told.model is not None and isinstance(wanted, Mapping) and "model" not in wanted:
+        wanted = {**wanted, "model": told.model}
     return adopting.adopt(scenarios.of(wanted, PYTHON), source, told)
 
 

@@ -88,12 +88,13 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
             if entry.value != {}:
                 overrides.append((entry.path, entry.value, entry.line, entry.comment))
         else:
-            close = nearest(entry.path, _HEADER)
+            facts = _facts()
+            meant = [facts.get(one, one) for one in nearest(entry.path, (*_HEADER, *facts))]
             raise mistake(
                 f"unknown key {entry.path}",
                 must=f"a profile's header has {', '.join(_HEADER)}",
                 where=where,
-                todo=offer(close, "Put it under its section."),
+                todo=offer(meant, "Put it under its section."),
                 code="unknown-name",
             )
     if kind is None and "kind" not in header:
@@ -131,6 +132,18 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         header["hub"],
         header["measurements"],
     )
+
+
+def _facts() -> dict[str, str]:
+    """Every fact and wish by its last name, as a person writes it who forgot the section."""
+    import attrs
+
+    from dsgen.shapes.profiles import SECTIONS, yaml_name
+
+    sections = reversed(SECTIONS.items())  # of a name that several have the first section's is meant
+    return {
+        yaml_name(one.name): f"{section}.{yaml_name(one.name)}" for section, of in sections for one in attrs.fields(of)
+    }
 
 
 def _header_value(key: str, value: Any, where: str) -> Any:

@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _complain(str(error))
         code = MISTAKE
     except click.ClickException as error:
-        _complain(error.format_message(), getattr(error, "ctx", None))
+        _complain(_told(error), getattr(error, "ctx", None))
         code = MISTAKE
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = INTERRUPTED
@@ -122,6 +122,17 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except OSError as error:
         code = _unwritten(error)
     sys.exit(code if isinstance(code, int) else OK)
+
+
+def _told(error: click.ClickException) -> str:
+    """What click says, with what a person can do about it."""
+    from dsgen.cli import other_words
+
+    if isinstance(error, click.NoSuchOption):
+        return other_words.no_such_option(error)
+    if isinstance(error, click.MissingParameter):
+        return other_words.missing(error)
+    return error.format_message()
 
 
 def _stand_in() -> None:

@@ -31,11 +31,12 @@ def command(config: str, arguments: str | None, output: str | None, form: str, f
     """Turn a DeepSpeed CONFIG that exists into a scenario that renders back to the same config.
 
     Say the job around it as dsgen plan takes it, --hw and --model at least; --args names the file of the
-    TrainingArguments that fill in its "auto". Every key stays what it is: "auto", null, and what DeepSpeed ignores,
+    TrainingArguments that fill in its "auto". CONFIG may be that file, if it names the config (deepspeed: FILE): then
+    its model is taken too. Every key stays what it is: "auto", null, and what DeepSpeed ignores,
     too. A config that DeepSpeed refuses, or that does not fit, is not adopted. Then what it runs is shown, and what
     dsgen would do otherwise, with what that gains.
     """
-    from dsgen.asking.adopting import adopt, read_arguments
+    from dsgen.asking.adopting import adopt, of_naming_file, read_arguments
     from dsgen.documents.writing import ensure_writable
     from dsgen.linting import config_reader
     from dsgen.report import adopted
@@ -45,7 +46,9 @@ def command(config: str, arguments: str | None, output: str | None, form: str, f
     if output is not None:
         ensure_writable(output)
     source = config_reader.read(config)
-    told = read_arguments(arguments) if arguments is not None else None
+    told = read_arguments(arguments) if arguments is not None else of_naming_file(source.of)
+    if told is not None and options["model"] is None:
+        options["model"] = told.model
     made = adopt(scenario_from(None, options), source, told, output or "scenario.yaml")
     if output is not None:
         made.write(output, force=force)

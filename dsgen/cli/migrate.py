@@ -30,6 +30,7 @@ def command(files: tuple[str, ...], release: str, diff: bool, write: bool, unsaf
     """
     from dsgen.linting.migrations import about_release, is_to_do
     from dsgen.report import findings
+    from dsgen.report.summary import fit
 
     if diff and write:
         raise mistake("--diff and --write exclude each other", must="--write changes the files, --diff only shows how")
@@ -48,7 +49,7 @@ def command(files: tuple[str, ...], release: str, diff: bool, write: bool, unsaf
     unsafe = sum(finding.fix is not None and not finding.fix.safe for finding in to_do)
     summary = _summary(fixed, len(to_do), unsafe, write)
     summary += f", {len(left) - len(to_do)} worth knowing" if len(left) > len(to_do) else ""
-    click.echo(f"{findings.text(linted, width, paint)}DeepSpeed {release}: {summary}", err=True)
+    click.echo(f"{findings.text(linted, width, paint)}{fit(f'DeepSpeed {release}: {summary}')}", err=True)
     if wrong or stuck:
         return MISTAKE
     return FOUND if to_do else OK

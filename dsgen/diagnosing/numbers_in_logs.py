@@ -111,6 +111,19 @@ def _scale(text: str) -> dict[str, Fact]:
         return {}
 
 
+def _differences(text: str) -> dict[str, Fact]:
+    """Every value that a config and TrainingArguments have otherwise, the second as key_2, config_2 and so on."""
+    facts: dict[str, Fact] = {}
+    for number, match in enumerate(_DIFFERENCE.finditer(text), start=1):
+        names = (f"{name}_{number}" if number > 1 else name for name in ("key", "config", "argument", "program"))
+        facts |= dict(zip(names, map(_number, match.groups()), strict=True))
+    return facts
+
+
+def _number(said: str) -> Fact:
+    return int(said) if said.isascii() and said.isdigit() else said
+
+
 def _named(*names: str, of: re.Pattern[str]) -> Callable[[str], dict[str, Fact]]:
     """A reader whose pattern has a group for each name, or one of several for a single name."""
 
@@ -119,9 +132,7 @@ def _named(*names: str, of: re.Pattern[str]) -> Callable[[str], dict[str, Fact]]
         if match is None:
             return {}
         said = [group for group in match.groups() if group is not None]
-        return {
-            name: int(one) if one.isascii() and one.isdigit() else one for name, one in zip(names, said, strict=False)
-        }
+        return {name: _number(one) for name, one in zip(names, said, strict=False)}
 
     return read
 
@@ -134,7 +145,7 @@ _READERS: Mapping[str, Callable[[str], dict[str, Fact]]] = {
     "overflow": _scale,
     "operator-missing": _named("operator", of=_OPERATOR),
     "cuda-mismatch": _named("toolkit", "torch", of=_VERSIONS),
-    "config-mismatch": _named("key", "config", "argument", "program", of=_DIFFERENCE),
+    "config-mismatch": _differences,
     "world-size-changed": _named("saved", "now", of=_WORLDS),
     "port-in-use": _named("port", of=_PORT),
     "cache-flushes": _named("flushes", of=_FLUSHES),

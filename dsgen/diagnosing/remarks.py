@@ -187,7 +187,8 @@ def _batch(root: Symptom, record: RunRecord) -> Iterator[str]:
         ranks = f"{world} rank{'s' if world > 1 else ''}"
         yield f"with gradient_accumulation_steps {total // (micro * world)} it is right on {ranks}"
     if micro and steps and total % (micro * steps) == 0 and total // (micro * steps) != world:
-        yield f"with these keys it needs {total // (micro * steps)} ranks; {world} started"
+        needed = total // (micro * steps)
+        yield f"with these keys it needs {needed} rank{'' if needed == 1 else 's'}; {world} started"
 
 
 def _scale(root: Symptom, record: RunRecord) -> Iterator[str]:
@@ -220,8 +221,10 @@ def _pair(first: str, second: str, words: str) -> Callable[[Symptom, RunRecord],
 
 def _mismatch(root: Symptom, record: RunRecord) -> Iterator[str]:
     facts = root.facts
-    if "key" in facts:
-        yield f"{facts['key']} is {facts['config']} in the config, and {facts['program']} in TrainingArguments"
+    for end in ("", *(f"_{number}" for number in range(2, len(facts)))):
+        if f"key{end}" in facts:
+            said, program = facts[f"config{end}"], facts[f"program{end}"]
+            yield f"{facts[f'key{end}']} is {said} in the config, and {program} in TrainingArguments"
 
 
 def _asked(root: Symptom, record: RunRecord) -> Iterator[str]:

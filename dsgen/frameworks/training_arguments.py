@@ -97,7 +97,9 @@ def _evaluated(config: Config) -> Iterator[Argument]:
         return
     reason = "sequences; it fits beside the states"
     if batch.sequences < TRAINER_SEQUENCES:
-        reason = "sequences; beside the states of training no more surely fit"
+        rounded = f"a power of two; beside the states of training {batch.most} surely fit"
+        alone = "beside the states of training no more surely fit"
+        reason = f"sequences; {rounded if batch.most > batch.sequences else alone}"
     if not batch.most:
         reason = "sequences; beside the states of training not even one surely fits"
     yield Argument("per_device_eval_batch_size", batch.sequences, reason)

@@ -171,10 +171,11 @@ def _common(launch: JobLaunch) -> tuple[RunFile, ...]:
 def _started(launch: JobLaunch) -> tuple[RunFile, ...]:
     job = launch.job
     ranks = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else f"{job.world}"
+    ranks += " rank" if job.world == 1 else " ranks"
     hosts: tuple[RunFile, ...] = ()
     if launch.launcher == "deepspeed" and job.nodes > 1:
         hosts = (RunFile(HOSTFILE, hostfile_text(launch.hosts), "the hosts and the ranks of each"),)
-    reason = f"the command: {ranks} ranks with {launch.launcher}"
+    reason = f"the command: {ranks} with {launch.launcher}"
     return (*_common(launch), *hosts, RunFile(RUN_SCRIPT, run_script(launch), reason))
 
 

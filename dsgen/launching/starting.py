@@ -70,6 +70,8 @@ def run_script(launch: JobLaunch) -> str:
 def _head(launch: JobLaunch) -> str:
     job = launch.job
     ranks = f"{job.nodes} x {job.gpus_per_node} ranks" if job.nodes > 1 else f"{job.world} ranks"
+    if job.world == 1:
+        ranks = "1 rank"
     where = ""
     if job.nodes > 1:
         where = " Start it on the first host." if launch.launcher == "deepspeed" else " Start it on every host."

@@ -88,6 +88,15 @@ def _fits(job: Job) -> bool:
         return False
 
 
+def _may_fit(job: Job) -> bool:
+    """Whether nothing surely fits, and something may: a plan that a person gets with a warning."""
+    try:
+        answer = search(job, lambda *_: False)
+    except DsgenError:
+        return False
+    return bool(answer.uncertain and not answer.fitting)
+
+
 def _ways_out(job: Job) -> str:
     ways = []
     for pin in job.pins:
@@ -106,11 +115,24 @@ def _too_large(job: Job, short: list[Rejection]) -> _Answer:
     for item in sorted(short, key=lambda item: item.missing_bytes):
         least.setdefault(item.place, item)
     lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
-    ways = [f"fits with {way}" for way in _changes(job)]
+    ways = [f"fits with {way}" for way in _changes(job)] or [f"may fit with {way}" for way in _perhaps(job)]
     return _Answer(
         f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
         "\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
     )
+
+
+def _perhaps(job: Job) -> Iterator[str]:
+    """What is left where no change surely fits: a loss without all logits, and the longest half, that may fit."""
+    for change in program_changes(job):
+        if change.same and _may_fit(change.applied(job)):
+            yield f"{change.option}, {change.words}"
+    length = job.seq_len // 2
+    while length >= SHORTEST:
+        if _may_fit(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
+            yield f"--seq-len {length}"
+            return
+        length //= 2
 
 
 def _written(job: Job) -> tuple[str, ...]:

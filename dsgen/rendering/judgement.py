@@ -120,8 +120,10 @@ def _refusal(errors: list[Finding], values: Mapping[str, Any], provenance: Prove
 
 def _written(path: str, provenance: Provenance) -> Origin | None:
     """Where a key, or the wish behind it, was written; of a section, what somebody wrote in it; else None."""
-    override = provenance.winner(f"{_PREFIX}{path}")
-    if override is None:
+    override = next(reversed(provenance.history(f"{_PREFIX}{path}")), None)
+    if override is None:  # before what stands above it: `deepspeed: null` is not where a section after it was written
         below = (said[-1] for key, said in provenance.overrides.items() if key.startswith(f"{_PREFIX}{path}."))
         override = next((item for item in below if item.rank > Rank.PLAN), None)
+    if override is None:
+        override = provenance.winner(f"{_PREFIX}{path}")
     return override.origin if override is not None and override.origin != PLANNER else None

@@ -110,7 +110,8 @@ def _beside(answer: Contest, one: Contestant) -> str:
         return _EMPTY
     if one is fastest:
         return "fastest"
-    return f"{one.candidate.speed / fastest.candidate.speed - 1:.0%}"
+    share = round(one.candidate.speed / fastest.candidate.speed - 1, 2)
+    return f"{share:.0%}" if share else "as fast"
 
 
 def _result(answer: Contest) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from adopting import adopted, again, said, same_data
+from command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from own_configs import CAUSES, GOLDEN
@@ -259,6 +260,33 @@ def test_arguments_that_say_otherwise_are_refused_as_the_trainer_does(tmp_path: 
         adopt(said(), held(SMALL), told)
 
 
+def test_an_argument_that_is_left_open_is_no_contradiction(tmp_path: Path) -> None:
+    """Every example of Axolotl has bf16: auto beside a config with bf16.enabled true."""
+    adoption = adopt(said(), held(SMALL), read_arguments(arguments(tmp_path, "bf16: auto\nfp16:\nmax_steps: 9\n")))
+
+    assert adoption.config["bf16"]["enabled"] is True
+
+
+def test_a_training_file_that_names_its_config_is_its_arguments_and_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("zero2.json").write_text(json.dumps(TRAINER), "utf-8")
+    Path("sft.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nfinetuning_type: lora\nlora_rank: 8\ncutoff_len: 2048\n"
+        "deepspeed: zero2.json\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\nbf16: true\n",
+        "utf-8",
+    )
+    shown = run("adopt", "sft.yaml", "--hw", "a100-80g", "--gpus", "4")
+    named = run("adopt", "zero2.json", "--args", "sft.yaml", "--model", "Qwen/Qwen2.5-7B-Instruct", "--hw", "a100-80g",
+                "--gpus", "4")  # fmt: skip
+
+    assert (shown.code, shown.out) == (named.code, named.out)
+    assert "method: lora  # sft.yaml" in shown.out and "seq_len: 2048  # sft.yaml" in shown.out
+    assert dsgen.adopt({"hw": "a100-80g", "gpus": 4}, "sft.yaml").text.replace("  # python", "") == shown.out
+    assert "no model is named" in run("adopt", "zero2.json", "--hw", "a100-80g").err
+
+
 def test_every_argument_that_the_trainer_compares_is_compared(tmp_path: Path) -> None:
     rate = {**SMALL, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}
     batch = f"per_device_train_batch_size: {SMALL['train_micro_batch_size_per_gpu']}\n"
@@ -312,6 +340,8 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         ("finetuning_type: lora\nlora_rank: 16\nlora_target: all\nquantization_bit: 4\n",
          {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"]}),
         ("adapter: qlora\nlora_r: 32\nload_in_4bit: true\n", {"method": "qlora", "lora_rank": 32}),
+        ("adapter: lora\nlora_r: 8\nlora_target_linear: true\nmicro_batch_size: 2\nbf16: auto\n",
+         {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"]}),
         ("use_peft: false\nlora_r: 8\nbf16: true\n", {"precision": "bf16"}),
         ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16"}),
         ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps

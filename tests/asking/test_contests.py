@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import dsgen
-from dsgen.asking.plan_questions.contests import PLANNED
+from dsgen.asking.plan_questions.contests import PLANNED, contest
 from dsgen.asking.plan_questions.named_strategies import named
 from dsgen.cost import cost
 from dsgen.memory import Verdict, estimate
+from dsgen.report import contests as report
 
 JOB = {"hw": "a100-40g", "model": "7b"}
 FAST, SLOW = ({**JOB, "nodes": 2, "network": name} for name in ("ib-hdr-200g", "ethernet-10g"))
@@ -139,3 +140,11 @@ def test_none_twice_or_too_many_are_refused(names: tuple[str, ...]) -> None:
 def test_a_name_that_is_no_text_is_refused() -> None:
     with pytest.raises(dsgen.DsgenError, match="a strategy is 3; it must be text"):
         dsgen.compare(JOB, 3)  # type: ignore[arg-type]
+
+
+def test_a_rival_within_half_a_percent_is_called_as_fast() -> None:
+    wanted = {"hw": "a100-80g", "gpus": 4, "model": "gemma-2-9b"}
+
+    told = report.text(contest(dsgen.job(wanted), ("zero2", "zero3,offload=cpu")), 80)
+
+    assert "as fast" in told and "-0%" not in told

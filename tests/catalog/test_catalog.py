@@ -135,6 +135,11 @@ def test_no_name_is_too_strange_for_a_message(name: str) -> None:
             "source, measurements\n  did you mean name?",
         ),
         (
+            "kind: hardware\ngpus_per_nod: 4\n",
+            "{file}:2: unknown key gpus_per_nod; a profile's header has name, kind, title, aliases, extends, hub, "
+            "source, measurements\n  did you mean hardware.gpus_per_node?",
+        ),
+        (
             "kind: hardware\nextends: a100-40\n",
             "{file}: no hardware profile named 'a100-40'\n"
             "  did you mean a100-40g or a100-40g-pcie or a800-40g?  (dsgen profiles list hardware)",

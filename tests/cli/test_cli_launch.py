@@ -41,6 +41,13 @@ def test_the_screen_names_every_file_and_what_is_next(project: Path) -> None:
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
 
+def test_one_rank_is_called_one_rank(project: Path) -> None:
+    done = run(*launched("--gpus", "1", "-o", "one", "--method", "lora"))
+
+    assert "the command: 1 rank with torchrun" in done.out
+    assert "# Starts 1 rank with torchrun." in (project / "one" / "run.sh").read_text()
+
+
 def test_what_stands_behind_the_dashes_is_the_program_s(project: Path) -> None:
     words = ["--hw", "b200", "-o", "x", "a $b 'c' \"d\"\n", "--", "--help"]
     run(*launched("-o", "run", "--", *words))

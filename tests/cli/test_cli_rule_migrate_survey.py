@@ -106,6 +106,15 @@ def test_migrate_says_what_is_left(run: Run) -> None:
     assert "DeepSpeed 0.19: nothing changed, 1 left (1 fixable with --unsafe-fixes)" in err
 
 
+def test_migrate_keeps_its_last_line_within_the_terminal(run: Run) -> None:
+    put("ds.json", '{"train_batch_size": 4, "zero_optimization": {"stage": 2, "overlap_com": true}}\n')
+
+    _, _, err = run("migrate", "ds.json", "--to", "0.19")
+
+    assert "1 left (1 fixable with --unsafe-fixes), 1 worth knowing" in " ".join(err.split())
+    assert max(map(len, err[err.index("DeepSpeed 0.19: ") :].splitlines())) <= 80
+
+
 def test_migrate_leaves_what_no_release_reads(run: Run) -> None:
     put("ds.json", UNKNOWN)
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsgen.deepspeed import surface
 from dsgen.diagnosing import diagnose, read
 from dsgen.diagnosing.causes import CAUSES
 from dsgen.diagnosing.marked_lines import BLOCK, marked
@@ -285,3 +286,52 @@ def test_an_error_whose_message_begins_in_the_next_line_is_read(blank: tuple[str
 
     assert [one.code for one in record.symptoms] == ["bitsandbytes-broken"]
     assert record.root is not None and record.root.line == 2 + len(blank)
+
+
+@pytest.mark.parametrize("version", surface.known_versions())
+def test_the_config_that_deepspeed_prints_is_no_error(version: str) -> None:
+    """DeepSpeed 0.16 did so in every run (trl#2784), later ones with INFO: as it holds it, then as it was written."""
+    keys = surface.load(version).paths
+    held = [
+        f"[2025-02-07 01:13:41,363] [INFO] [config.py:1003:print]   {key.rpartition('.')[2]} .. True" for key in keys
+    ]
+    written = [f'    "{key.rpartition(".")[2]}": true, ' for key in keys]
+
+    assert "zero_force_ds_cpu_optimizer" in keys
+    assert [one.text for one in read([log(*held, *written)]).symptoms] == []
+    root = read([log(*held, *written, *OOM)]).root
+    assert root is not None and root.code == "gpu-out-of-memory"
+
+
+def test_every_value_that_trainer_and_config_have_otherwise_is_named() -> None:
+    told = report.text(
+        diagnose([
+            log(
+                "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments",
+                "- ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=8",
+                "- ds optimizer.params.lr=1e-05 vs hf learning_rate=5e-05",
+            )
+        ])
+    )  # fmt: skip
+
+    assert "train_micro_batch_size_per_gpu is 4 in the config, and 8 in TrainingArguments" in told
+    assert "optimizer.params.lr is 1e-05 in the config, and 5e-05 in TrainingArguments" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (
+            "TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'",
+            "arguments-refused",
+        ),
+        ("TypeError: FusedAdam.__init__() got an unexpected keyword argument 'learning_rate'", "arguments-refused"),
+        ("TypeError: MyModel.__init__() got an unexpected keyword argument 'learning_rate'", "unknown-error"),
+        ("hjson.scanner.HjsonDecodeError: Bad key name (eof): line 1 column 51 (char 50)", "config-unreadable"),
+        ("ValueError: Duplicate keys in DeepSpeed config: ['train_batch_size']", "config-unreadable"),
+    ],
+)
+def test_what_deepspeed_0_19_8_says_of_a_wrong_config_is_told(line: str, code: str) -> None:
+    root = read([log(line)]).root
+
+    assert root is not None and root.code == code

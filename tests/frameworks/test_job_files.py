@@ -16,6 +16,7 @@ from dsgen.cli import render
 from dsgen.frameworks import FRAMEWORKS, HEADER, job_files
 from dsgen.frameworks.job_files import python_value, yaml_value
 from dsgen.frameworks.names import NAMES
+from dsgen.frameworks.training_arguments import training_arguments
 from dsgen.linting.facts import facts
 from dsgen.linting.linter import lint_config
 from dsgen.shapes.errors import DsgenError
@@ -211,3 +212,14 @@ def test_the_floor_of_a_cosine_is_the_config_s():
     assert {item.name: item.value for item in job_files(config, "hf-trainer").arguments}["lr_scheduler_kwargs"] == {
         "min_lr_rate": 0.01
     }
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen2.5-7b"])
+def test_the_batch_of_an_evaluation_says_as_many_surely_fit_as_the_memory_report(model):
+    scenario = {"hw": "rtx4090-24g", "gpus": 1, "model": model, "method": "lora"}
+    (said,) = (one for one in training_arguments(dsgen.render(scenario)) if one.name == "per_device_eval_batch_size")
+
+    most = dsgen.memory(scenario).most_evaluated
+
+    assert said.value <= most < 2 * said.value
+    assert (f"{most} surely fit" if most > said.value else "no more surely fit") in said.reason

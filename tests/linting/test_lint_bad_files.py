@@ -54,6 +54,7 @@ def told(text: str, target: str = "deepspeed") -> list[tuple[str, str, int, int]
         ('{"a":, "b": 1}', 1, 6, "a comma stands where a value must"),
         ('{"a": 1,, "b": 1}', 1, 9, "second comma"),
         ('{"a": 1 "b": 2}', 1, 7, "runs to the end of its line"),
+        ('{"a": {"b": True}, "c": 1\n}', 1, 13, "JSON's word for True is true"),
         ('{"a": ${X}}', 1, 7, "runs to the end of its line: ${X}} is one text"),
         ('{"a": {{ x }}}', 1, 7, "{{ opens a placeholder"),
         ("<html>\n<body>", 1, 1, "begins with <html>"),

@@ -31,11 +31,22 @@ Run = Callable[..., tuple[int, str, str]]
 CONFIGS = Path(__file__).resolve().parents[2] / "golden" / "configs"
 BATCH = {"train_micro_batch_size_per_gpu": 1}
 EVERYTHING = Settings(severity=Severity.INFO)
+_BELOW = "offload-param-below-stage-3"
 
 
 def said(config: dict[str, Any], rule: str, target: str = "deepspeed") -> list[Finding]:
     findings = lint_one({**BATCH, **config}, Settings(severity=Severity.INFO, target=target)).findings
     return [finding for finding in findings if finding.rule == rule]
+
+
+@pytest.mark.parametrize(("device", "severity"), [("none", Severity.INFO), ("cpu", Severity.WARNING)])
+def test_an_offload_that_is_switched_off_is_no_more_than_a_note(device: str, severity: Severity) -> None:
+    """`accelerate config` writes offload_param_device: none into every file, at stage 2 too."""
+    zero = {"stage": 2, "offload_param": {"device": device, "pin_memory": True}}
+
+    (one,) = [*said({"zero_optimization": zero}, "key-has-no-effect"), *said({"zero_optimization": zero}, _BELOW)]
+
+    assert (one.path, one.severity) == ("zero_optimization.offload_param", severity)
 
 
 # --- one cause, one finding

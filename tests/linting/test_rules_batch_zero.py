@@ -384,6 +384,8 @@ def test_messages_name_the_number_of_gpus_that_fits() -> None:
     assert "exactly 8 GPUs" in fixed.message
     (wrong,) = found({**BASE, TRAIN: 64, STEPS: 4}, world_size=4)
     assert "= 32; as it stands it needs 8 GPUs" in wrong.message
+    (one,) = found({**BASE, TRAIN: 64, STEPS: 4}, world_size=1)
+    assert "train_batch_size 64 does not fit 1 GPU, and" in one.message
     (alone,) = found({**ADAM, TRAIN: 6, STEPS: 2}, world_size=2)
     assert alone.fix is not None and alone.fix.edits == (Assign(TRAIN, 4),)
 

@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.asking.adopting.training_arguments import read_arguments
 from dsgen.asking.memory_questions import ask_config, given
+from dsgen.asking.training_arguments import read_arguments
 from dsgen.cost.model_work import work
 from dsgen.jobs.releases import recomputed, reenters, why_reenters
 from dsgen.memory import estimate

@@ -142,3 +142,18 @@ def test_adapters_of_a_rank_that_is_too_high_are_told_of_the_largest_power_of_tw
     assert search(attrs.evolve(job, training=attrs.evolve(job.training, lora_rank=int(rank)))).fitting
     assert not search(attrs.evolve(job, training=attrs.evolve(job.training, lora_rank=2 * int(rank)))).fitting
     assert int(rank) & (int(rank) - 1) == 0
+
+
+def test_where_nothing_surely_fits_what_may_is_offered():
+    """QLoRA of a 32B on cards of 24 GB: render takes shorter sequences, with a warning."""
+    scenario = {"hw": "rtx4090-24g", "gpus": 2, "model": "qwen2.5-32b", "method": "qlora"}
+    with pytest.raises(dsgen.DsgenError) as told:
+        dsgen.plan(scenario)
+
+    offered = re.findall(r"may fit with (--[\w-]+(?: \d+)?)", str(told.value))
+    (length,) = (way.split()[1] for way in offered if way.startswith("--seq-len"))
+
+    assert "take a smaller model" not in str(told.value)
+    assert any("surely" in warning for warning in dsgen.plan({**scenario, "seq_len": int(length)}).warnings)
+    with pytest.raises(dsgen.DsgenError):
+        dsgen.plan({**scenario, "seq_len": 2 * int(length)})

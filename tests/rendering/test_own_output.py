@@ -184,6 +184,21 @@ def test_a_warning_about_a_wish_names_where_the_wish_was_written(capsys: pytest.
     assert "warning: --set: comms_logger.enabled waits for the GPU" in err
 
 
+def test_a_warning_about_a_section_names_its_line_and_not_what_emptied_the_config_before(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    scenario = tmp_path / "adopted.yaml"
+    scenario.write_text(
+        "hw: a100-80g\nmodel: 7b\nset:\n  deepspeed: null\n  train_micro_batch_size_per_gpu: 1\n"
+        "  zero_optimization:\n    stage: 2\n    offload_param:\n      device: cpu\n  bf16:\n    enabled: true\n",
+        "utf-8",
+    )
+
+    _, _, err = run(capsys, "render", str(scenario))
+
+    assert "adopted.yaml:9: parameter offload works at stage 3 only" in " ".join(err.split())
+
+
 @pytest.mark.parametrize("pins", [{}, {"zero_optimization.stage": 3}])
 def test_a_render_whose_pins_the_plan_follows_loads_no_rule(pins: dict[str, Any]) -> None:
     code = (

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dsgen.asking.adopting.adoption import Adoption, adopt
-from dsgen.asking.adopting.training_arguments import TrainingArguments, read_arguments
+from dsgen.asking.training_arguments import TrainingArguments, of_naming_file, read_arguments
 
-__all__ = ["Adoption", "TrainingArguments", "adopt", "read_arguments"]
+__all__ = ["Adoption", "TrainingArguments", "adopt", "of_naming_file", "read_arguments"]

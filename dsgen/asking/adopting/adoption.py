@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 
 from dsgen.asking.adopting.scenario_text import scenario_text
-from dsgen.asking.adopting.training_arguments import TrainingArguments
 from dsgen.asking.memory_questions import CHOSEN, Question, ask_config
 from dsgen.asking.plan_questions.speedups import Speedups, speedups
+from dsgen.asking.training_arguments import TrainingArguments
 from dsgen.documents.writing import write_new_yaml
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble

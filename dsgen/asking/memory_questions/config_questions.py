@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -34,7 +34,7 @@ from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, sized
 from dsgen.shapes.arguments import path_of
-from dsgen.shapes.errors import mistake
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import Rank, show
 from dsgen.shapes.optimizer_names import is_paged, meant
 from dsgen.shapes.profiles import Training
@@ -47,6 +47,13 @@ __all__ = ["ask_config", "given", "question"]
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _STAGE = "zero_optimization.stage"
 _WHOLE = 3  # the stage of zero.Init
+# What a training file says of a run, as `training_arguments` has it: wishes, and what a config may leave to it.
+_WISHES: Mapping[str, Callable[[Any], Any]] = {"method": str, "lora_rank": int, "lora_targets": tuple, "seq_len": int}
+_PROGRAM_S: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
+    "micro_batch": (("train_micro_batch_size_per_gpu",), int),
+    "accumulation": (("gradient_accumulation_steps", "train_batch_size"), int),
+    "checkpointing": ((), lambda said: said == "full"),
+}
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _BATCH_SAYS = "its batch keys, or --micro-batch and --accumulation, say it"
 # Wish that no config leaves open -> what does
@@ -96,8 +103,11 @@ def ask_config(job: Job, source: Source) -> Question:
     """
     subject = _subject(job, source)
     _check_stage(subject)
-    fixed, by = _fixed(subject, job)
-    training = job.training
+    arguments = _arguments(source)
+    fixed, by = _fixed(subject, job, arguments, source.of)
+    wishes = {name: _WISHES[name](value) for name, value in arguments.items() if name in _WISHES}
+    wishes = {name: value for name, value in wishes.items() if not _above(job, f"training.{name}")}
+    training = attrs.evolve(job.training, **wishes)
     if (optimizer := meanings.optimizer(subject)) and not _above(job, "training.optimizer"):
         training = attrs.evolve(training, optimizer=optimizer)
     if not _above(job, "training.expandable_segments"):  # who runs a config of their own has torch's default settings
@@ -122,6 +132,9 @@ def ask_config(job: Job, source: Source) -> Question:
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | said_of(
         asked
     )
+    said |= {name.replace("_", " "): Said(value, str(source.of)) for name, value in wishes.items() if name != "seq_len"}
+    if "seq_len" in wishes:
+        said["sequence length"] = Said(training.seq_len, str(source.of))
     if optimizer and not _above(job, "training.optimizer"):
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
     if asked.foreach and chosen.offload_optimizer == "none":  # else it is DeepSpeed's CPU Adam
@@ -142,6 +155,17 @@ def ask_config(job: Job, source: Source) -> Question:
         *_notes(subject, asked, chosen),
     )
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+
+
+def _arguments(source: Source) -> Mapping[str, Any]:
+    """What the training file that names a config says of the run besides, as fields of a scenario."""
+    from dsgen.asking.training_arguments import of_naming_file
+
+    try:
+        told = of_naming_file(source.of)
+    except DsgenError:  # what moves activations to RAM: dsgen adopt refuses it
+        told = None
+    return told.fields if told is not None else {}
 
 
 def _by_program(program: Statement | None, training: Training) -> Iterator[str]:
@@ -213,14 +237,20 @@ def _check_stage(subject: Subject) -> None:
         raise mistake(f"{_STAGE} is {show(written)}", must="it must be 0, 1, 2 or 3", where=_where(subject, _STAGE))
 
 
-def _fixed(subject: Subject, job: Job) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the options or else the config say of a strategy, and where; nothing of what neither does."""
+def _fixed(
+    subject: Subject, job: Job, arguments: Mapping[str, Any], file: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the options, else the config, else the training file that names it say of a strategy, and where; nothing
+    of what none does."""
     fixed: dict[str, Any] = {}
     by: dict[str, str] = {}
     for pin in job.pins:
         if (pin.override.rank >= Rank.SITE or pin.field == "checkpointing") and len(pin.allowed) == 1:
             fixed.setdefault(pin.field, pin.allowed[0])
             by.setdefault(pin.field, str(pin.override.origin))
+    for field, (keys_of, value_of) in _PROGRAM_S.items():
+        if field in arguments and field not in fixed and all(_left(subject, key) for key in keys_of):
+            fixed[field], by[field] = value_of(arguments[field]), str(file)
     stage = fixed.get("stage", subject.stage)
     degree = fixed.get("tp", meanings.degree(subject))
     micro, steps = meanings.batch(subject, job.world, fixed.get("micro_batch"))
@@ -240,6 +270,11 @@ def _fixed(subject: Subject, job: Job) -> tuple[dict[str, Any], dict[str, str]]:
             key = next((key for key in _KEYS[field] if subject.written(key)), None)
             by[field] = _where(subject, key) if key else "DeepSpeed's default"
     return fixed, by
+
+
+def _left(subject: Subject, key: str) -> bool:
+    """Whether a config leaves a key to the program."""
+    return not subject.written(key) or subject.is_open(key)
 
 
 def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:

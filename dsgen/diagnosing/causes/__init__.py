@@ -9,8 +9,9 @@ from dsgen.diagnosing.causes.memory import MEMORY
 from dsgen.diagnosing.causes.networks_and_ranks import COMMUNICATION
 from dsgen.diagnosing.causes.overflows import NUMBERS
 from dsgen.diagnosing.causes.program_errors import PROGRAMS
+from dsgen.diagnosing.causes.start_errors import STARTS
 
 __all__ = ["BY_CODE", "CAUSES", "CONSEQUENCE", "ROOT", "SLOW", "UNKNOWN", "Cause", "Sign"]
 
-CAUSES: tuple[Cause, ...] = (*MEMORY, *NUMBERS, *LIBRARIES, *PROGRAMS, *MACHINES, *COMMUNICATION)
+CAUSES: tuple[Cause, ...] = (*MEMORY, *NUMBERS, *LIBRARIES, *STARTS, *PROGRAMS, *MACHINES, *COMMUNICATION)
 BY_CODE = {cause.code: cause for cause in CAUSES}

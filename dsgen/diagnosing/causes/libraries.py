@@ -192,6 +192,19 @@ LIBRARIES = (
         source="https://huggingface.co/docs/transformers/main_classes/model",
     ),
     Cause(
+        code="shared-tensors",
+        words="weights that share memory cannot be written as safetensors",
+        phase="save",
+        signs=(Sign("Some tensors share memory"), Sign("weights trying to be saved contained shared tensors")),
+        why="safetensors writes no memory twice. Tied weights that the class does not name as tied share it, and so do "
+        "parameters that are views of one flat buffer.",
+        changes=(
+            "save_safetensors=False in TrainingArguments (transformers 4); safetensors.torch.save_model(model, FILE)",
+            "a state dict of copies: {name: value.clone() for name, value in state.items()}",
+        ),
+        source="https://github.com/safetensors/safetensors/issues/202",
+    ),
+    Cause(
         code="batch-not-tensors",
         words="a batch cannot be made into tensors",
         phase="data",

@@ -92,6 +92,22 @@ MACHINES = (
         source="https://developer.nvidia.com/cuda-gpus",
     ),
     Cause(
+        code="dtype-unsupported",
+        words="the GPU does not compute in the dtype that is asked for, or no GPU is seen",
+        phase="init",
+        signs=(
+            Sign("setup doesn't support bf16/gpu"),
+            Sign("Type bf16 is not supported"),
+            Sign("Type fp16 is not supported"),
+        ),
+        why="bf16 came with Ampere: V100, T4, P100 and RTX 20 have none. Where torch sees no GPU the same is said.",
+        changes=(
+            'fp16 instead: fp16=True, bf16=False in TrainingArguments, and in the config the same or "auto"',
+            "nvidia-smi -L inside of the job, and a torch with CUDA",
+        ),
+        source="https://github.com/tatsu-lab/stanford_alpaca/issues/133",
+    ),
+    Cause(
         code="gpus-missing",
         words="a rank has no GPU",
         phase="init",
@@ -100,6 +116,7 @@ MACHINES = (
             Sign("No CUDA GPUs are available"),
             Sign("Torch not compiled with CUDA enabled"),
             Sign("no CUDA-capable device is detected"),
+            Sign("Found no NVIDIA driver"),
             Sign("No such device", r"(?i)cuda|gpu|slot"),
             Sign("is available on 0 GPUs"),
             Sign("No slot '"),

@@ -1,4 +1,4 @@
-"""Causes that are about the program and its config: what DeepSpeed, torch and transformers refuse, and checkpoints."""
+"""Causes that are about the program: checkpoints, and what DeepSpeed, torch and transformers stop at in training."""
 
 from __future__ import annotations
 
@@ -6,102 +6,9 @@ from dsgen.diagnosing.causes.cause import SLOW, Cause, Sign
 
 __all__ = ["PROGRAMS"]
 
-# A frame after which the error stands: what DeepSpeed's readers of the config raise is about the config.
-_LAST_FRAME = (
-    r"\A[^\n]*\n(?:(?![^\n]*File \")[^\n]*\n){1,4}?[^\n]*\b(?:Assertion|Value|Type|Key|DeepSpeedConfig)Error\b"
-)
 _EMPTY = r"torch\.Size\(\[[01]?\]\)"  # what ZeRO-3 leaves in the place of a parameter that is in parts
 
 PROGRAMS = (
-    Cause(
-        code="batch-mismatch",
-        words="the batch keys do not multiply",
-        phase="init",
-        signs=(
-            Sign("Check batch related parameters"),
-            Sign("train_batch_size is not equal"),
-            Sign("has to be greater than 0", r"(?i)(?:batch size|accumulation)[^{\n]*: -?\d+ has to be greater"),
-            Sign("train_batch_size or train_micro_batch_size_per_gpu needs to be provided"),
-        ),
-        why="train_batch_size must be micro-batch x accumulation x the ranks that really started.",
-        changes=(
-            'leave two of the three to DeepSpeed: write train_micro_batch_size_per_gpu and "auto" or nothing else',
-            "check that all ranks started: a world size of 1 means that the launcher was not used",
-        ),
-        source="https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters",
-    ),
-    Cause(
-        code="argument-refused",
-        words="the program does not know an argument",
-        phase="launch",
-        signs=(Sign("error: unrecognized arguments"), Sign("are not used by the HfArgumentParser")),
-        why="It is misspelt, of another release, or the launcher's: deepspeed and older launchers add --local_rank.",
-        changes=(
-            "for --local_rank: parser.add_argument('--local_rank', '--local-rank', type=int), or torchrun, which adds "
-            "none",
-            "python PROGRAM --help names its arguments",
-        ),
-        source="https://github.com/deepspeedai/Megatron-DeepSpeed/issues/178",
-    ),
-    Cause(
-        code="config-mismatch",
-        words="the config and TrainingArguments say different things",
-        phase="init",
-        signs=(Sign("values that mismatch TrainingArguments"), Sign("Please correct the following DeepSpeed config")),
-        why="transformers compares both and refuses where they differ.",
-        changes=(
-            'write "auto" for the keys that it lists, or the same value in both',
-            "dsgen lint --target hf-trainer",
-        ),
-        source="https://huggingface.co/docs/transformers/deepspeed",
-    ),
-    Cause(
-        code="auto-not-filled",
-        words='"auto" reached DeepSpeed',
-        phase="init",
-        signs=(
-            Sign("'auto'", r"could not convert string to float: 'auto'|invalid literal for int\(\) .*'auto'"),
-            Sign("in _batch_assertion", r"not supported between instances of 'str' and 'int'"),
-            Sign("input_value='auto'"),
-        ),
-        why='Only the Hugging Face Trainer and Accelerate fill in "auto"; deepspeed.initialize does not.',
-        changes=("write numbers: dsgen render makes a config without auto", "dsgen lint --target deepspeed"),
-        source="https://huggingface.co/docs/transformers/deepspeed",
-    ),
-    Cause(
-        code="config-refused",
-        words="DeepSpeed refuses the config",
-        phase="init",
-        signs=(
-            Sign("DeepSpeedConfigError"),
-            Sign("validation error", r"(?i)validation errors? for DeepSpeed|deepspeed"),
-            Sign("Expected a string path to an existing deepspeed config"),
-            Sign("modes cannot be simultaneously enabled"),
-            *(Sign(f"deepspeed/runtime/{file}", _LAST_FRAME) for file in ("config", "zero/config", "config_utils")),
-            Sign("Extra inputs are not permitted"),
-            Sign("extra fields not permitted"),
-        ),
-        why="A key is unknown to this release, misspelt, or has a value that it cannot have.",
-        changes=("dsgen lint ds_config.json names the key, its line and the mend",),
-        source="https://www.deepspeed.ai/docs/config-json/",
-    ),
-    Cause(
-        code="optimizer-refused",
-        words="DeepSpeed refuses the optimizer",
-        phase="init",
-        signs=(
-            Sign("zero_force_ds_cpu_optimizer"),
-            Sign("zero_allow_untested_optimizer"),
-            Sign("untested ZeRO Optimizer"),
-            Sign("ZeRO-Offload with a client provided optimizer"),
-        ),
-        why="With the optimizer on the CPU DeepSpeed takes its own CPU Adam; others must be allowed.",
-        changes=(
-            "name the optimizer in the config, so that DeepSpeed makes its CPU Adam",
-            '"zero_force_ds_cpu_optimizer": false takes yours, which is several times slower on the CPU',
-        ),
-        source="https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training",
-    ),
     Cause(
         code="world-size-changed",
         words="the checkpoint is of another number of GPUs",
@@ -268,6 +175,7 @@ PROGRAMS = (
         signs=(
             Sign("ZeroParamStatus.AVAILABLE"),
             Sign("'status': 'NOT_AVAILABLE'"),
+            Sign("'status': 'INFLIGHT'"),
             Sign("still have inflight params"),
             Sign("inflight_param_registry"),
             Sign("already in registry"),

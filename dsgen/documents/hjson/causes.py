@@ -14,6 +14,9 @@ _WIDEST = 500  # characters of a line that its indentation is looked for in; kee
 _NOT_A_NUMBER = re.compile(r"-?(?:NaN|Infinity)\b")
 _RUNS_ON = re.compile(r"[}\]]|\":")  # in a text without quotes: more than one value was meant
 
+_JSON = {"True": "true", "False": "false", "None": "null"}
+_PYTHON = re.compile(r"(True|False|None)\b")
+
 
 def not_closed(
     text: str, opened: Sequence[tuple[str, int]], closed: Sequence[tuple[str, int, int]], bare: Sequence[Bare]
@@ -32,8 +35,11 @@ def not_closed(
             message = f"hjson takes {said} for a text up to the end of the line, so that a bracket stays open"
             return BrokenTextError(message, one.span.start, one.span.end, "not-a-number")
         if _RUNS_ON.search(one.value):
+            python = _PYTHON.match(one.value)
+            meant = f"; JSON's word for {python[1]} is {_JSON[python[1]]}" if python else ""
             message = (
                 f"a value without quotes runs to the end of its line: {said} is one text, and a bracket stays open"
+                f"{meant}"
             )
             return BrokenTextError(message, one.span.start, one.span.end)
     for path, start, end in closed:

@@ -29,10 +29,14 @@ def check(subject: Subject) -> Iterator[Fault]:
 def _message(given: Sizes, count: Fraction) -> str:
     fitting = (given.train or 0) // given.per_rank
     product = f"{divisor(given)} x {count} = {given.per_rank * count}" if divisor(given) else f"{count}"
-    said = f"{TRAIN} {given.train} does not fit {count} GPUs, and DeepSpeed stops at the parse: it must be "
+    said = f"{TRAIN} {given.train} does not fit {_gpus(count)}, and DeepSpeed stops at the parse: it must be "
     if given.micro is not None and given.accumulation is not None:
-        return f"{said}{product}; as it stands it needs {fitting} GPUs"
+        return f"{said}{product}; as it stands it needs {_gpus(fitting)}"
     return f"{said}a multiple of {product}; as it stands the number of GPUs must divide {fitting}"
+
+
+def _gpus(count: Fraction | float) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def _mend(given: Sizes, count: Fraction) -> Fix | None:

@@ -27,7 +27,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         if _switched_off(subject, path):  # a section that is switched off as a whole, or whose switch is missing
             continue
         name = path.rpartition(".")[2]
-        none = where.endswith(".device") and subject.raw(where) == "none"  # switched off in so many words
+        device = where if where.endswith(".device") else f"{path}.device"
+        none = subject.raw(device) == "none"  # switched off in so many words, as `accelerate config` writes it
         quiet = value == "auto" or none or _says_nothing(key, value)
         fix = Fix(f"remove {name}", (Remove(path),))
         yield Fault(path, said.rstrip("."), fix, Severity.INFO if quiet else None, because=where)

@@ -9,16 +9,17 @@ from typing import Any
 import attrs
 
 from dsgen.deepspeed.keys import lookup
-from dsgen.shapes.errors import mistake
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import show
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["TrainingArguments", "read_arguments"]
+__all__ = ["TrainingArguments", "of_naming_file", "read_arguments"]
 
 # Argument of transformers 5.23 TrainingArguments (training_args.py) -> the field of a scenario.
 _COUNTS = {
+    "micro_batch_size": "micro_batch",  # Axolotl's
     "per_device_train_batch_size": "micro_batch",
     "gradient_accumulation_steps": "accumulation",
     "max_steps": "total_steps",
@@ -46,6 +47,10 @@ _OFFLOADS = {
 }
 # Keys of torch's reentrant checkpointing: in gradient_checkpointing_kwargs, and LLaMA-Factory's.
 _REENTRANT = ("use_reentrant", "use_reentrant_gc")
+_LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is what the program has by default
+# What programs call the base model: transformers' examples and LLaMA-Factory, Axolotl, ms-swift.
+_MODELS = ("model_name_or_path", "base_model", "model")
+_ENDINGS = (".yaml", ".yml", ".json")
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -63,6 +68,11 @@ class TrainingArguments(Value):
     fields: Mapping[str, Any]
     values: Mapping[str, Any]
 
+    @property
+    def model(self) -> str | None:
+        """The base model as the program names it: a repository of the hub or a folder; None where it does not."""
+        return next((self.values[name] for name in _MODELS if isinstance(self.values.get(name), str)), None)
+
     def check(self, config: Mapping[str, Any]) -> None:
         """Refuse a config that says otherwise, as the Trainer does.
 
@@ -71,7 +81,9 @@ class TrainingArguments(Value):
         """
         for key, argument in HF_TRAINER.matched.items():
             there, value = lookup(config, key)
-            told = argument in self.values and not (argument in _SHARES and self.values[argument] < 1)
+            if self.values.get(argument) in _LEFT_OPEN:
+                continue
+            told = not (argument in _SHARES and self.values[argument] < 1)
             if there and value != "auto" and told and value != self.values[argument]:
                 raise mistake(
                     f"{argument} is {show(self.values[argument])}, and the config's {key} {show(value)}",
@@ -104,11 +116,27 @@ def read_arguments(path: str) -> TrainingArguments:
     if not fields:
         raise mistake(
             "it has no argument that a plan follows",
-            must=f"such as {', '.join([*_COUNTS][:2])}, bf16 or gradient_checkpointing",
+            must=f"such as {', '.join([*_COUNTS][1:3])}, bf16 or gradient_checkpointing",
             where=path,
             code="missing",
         )
     return TrainingArguments(file=path, fields=fields, values=values)
+
+
+def of_naming_file(file: str | None) -> TrainingArguments | None:
+    """The arguments of the file that names a config; None where it is a script, or says nothing that a plan follows.
+
+    Raises:
+        DsgenError: It moves activations to the node's RAM.
+    """
+    if file is None or not file.endswith(_ENDINGS):
+        return None
+    try:
+        return read_arguments(file)
+    except DsgenError as error:
+        if error.code == "missing":
+            return None
+        raise
 
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -141,7 +169,8 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "method", "qlora" if four_bits else "lora"
     if rank is not None:
         yield "lora_rank", rank
-    targets = next((values[name] for name in _TARGETS if values.get(name)), None)
+    every = "all-linear" if values.get("lora_target_linear") is True else None  # Axolotl's
+    targets = next((values[name] for name in _TARGETS if values.get(name)), every)
     names = [one.strip() for one in targets.split(",")] if isinstance(targets, str) else targets
     if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
         yield "lora_targets", ["all-linear"] if any(one in _EVERY_MATRIX for one in names) else names

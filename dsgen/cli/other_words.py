@@ -1,0 +1,105 @@
+"""What people type who come from another program: its options, and what says the same here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+__all__ = ["missing", "no_such_option"]
+
+_LENGTH = ("--seq-len N",)
+_MICRO = ("--micro-batch N",)
+_GLOBAL = ("--global-batch N",)
+_GPUS = ("--gpus N", "--world-size N")
+_STEPS = ("--total-steps N", "--total-tokens N")
+_OTHERS: dict[str, tuple[str, ...]] = {
+    "batch-size": (*_MICRO, *_GLOBAL),
+    "train-batch-size": _GLOBAL,
+    "global-batch-size": _GLOBAL,
+    "micro-batch-size": _MICRO,
+    "per-device-train-batch-size": _MICRO,
+    "train-micro-batch-size-per-gpu": _MICRO,
+    "per-device-eval-batch-size": ("--eval-batch N",),
+    "gradient-accumulation-steps": ("--accumulation N",),
+    "grad-accum": ("--accumulation N",),
+    "max-length": _LENGTH,
+    "max-seq-len": _LENGTH,
+    "max-seq-length": _LENGTH,
+    "seq-length": _LENGTH,
+    "sequence-len": _LENGTH,
+    "sequence-length": _LENGTH,
+    "cutoff-len": _LENGTH,
+    "context-length": _LENGTH,
+    "lr": ("--set training.lr=1e-5",),
+    "learning-rate": ("--set training.lr=1e-5",),
+    "weight-decay": ("--set training.weight_decay=0.1",),
+    "bf16": ("--precision bf16",),
+    "fp16": ("--precision fp16",),
+    "dtype": ("--precision bf16",),
+    "mixed-precision": ("--precision bf16",),
+    "json": ("--format json",),
+    "zero": ("--zero-stage N",),
+    "stage": ("--zero-stage N",),
+    "ds-stage": ("--zero-stage N",),
+    "lora": ("--method lora",),
+    "qlora": ("--method qlora",),
+    "load-in-4bit": ("--method qlora",),
+    "lora-r": ("--lora-rank N",),
+    "gpu": (*_GPUS, "--hw NAME"),
+    "device": ("--hw NAME",),
+    "hardware": ("--hw NAME",),
+    "gpus": _GPUS,
+    "num-gpus": _GPUS,
+    "num-processes": _GPUS,
+    "nproc-per-node": _GPUS,
+    "gpus-per-node": _GPUS,
+    "world-size": _GPUS,
+    "num-nodes": ("--nodes N",),
+    "num-machines": ("--nodes N",),
+    "nnodes": ("--nodes N",),
+    "gradient-checkpointing": ("--checkpointing full",),
+    "activation-checkpointing": ("--checkpointing full",),
+    "flash-attention": ("--attention flash",),
+    "flash-attn": ("--attention flash",),
+    "attn-implementation": ("--attention flash",),
+    "use-liger-kernel": ("--chunked-loss",),
+    "cpu-offload": ("--offload optimizer", "--offload all"),
+    "offload-optimizer": ("--offload optimizer",),
+    "offload-param": ("--offload all",),
+    "epochs": _STEPS,
+    "num-epochs": _STEPS,
+    "num-train-epochs": _STEPS,
+    "max-steps": ("--total-steps N",),
+    "tensor-parallel": ("--tp N",),
+    "tensor-parallel-size": ("--tp N",),
+    "optim": ("--optimizer NAME",),
+    "model-name-or-path": ("--model NAME",),
+    "config-file": ("--config FILE",),
+    "output-dir": ("-o FILE",),
+}
+
+
+def no_such_option(error: click.NoSuchOption) -> str:
+    """The message about an option that a command lacks: what it is called here, or click's own guess."""
+    name = error.option_name.lstrip("-").replace("_", "-").lower()
+    known = {option for parameter in _parameters(error.ctx) for option in parameter.opts}
+    meant = [words for words in _OTHERS.get(name, ()) if words.split()[0] in known]
+    if not meant:
+        dashes = f"--{name}"
+        meant = [dashes] if dashes in known else []
+    if not meant:
+        return error.format_message()
+    return f"No such option {error.option_name!r}: here it is {' or '.join(meant)}."
+
+
+def missing(error: click.MissingParameter) -> str:
+    """The message about what must be said and was not: with the values that it takes, and what it is for."""
+    option = error.param
+    if not isinstance(option, click.Option) or error.ctx is None:
+        return error.format_message()
+    return f"Missing option '{option.opts[0]} {option.make_metavar(error.ctx)}'. {option.help or ''}".rstrip()
+
+
+def _parameters(context: click.Context | None) -> Iterable[click.Parameter]:
+    return context.command.params if context is not None else ()

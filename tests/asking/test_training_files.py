@@ -1,0 +1,80 @@
+"""What a training file that names a config says of the run counts beside it: adapters, length, batch, checkpointing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dsgen
+from dsgen.asking.memory_questions import Question, ask_config
+from dsgen.linting import config_reader
+from dsgen.memory import estimate
+
+OPEN = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "train_batch_size": "auto",
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 2},
+}
+LLAMA_FACTORY = (
+    "model_name_or_path: x\nfinetuning_type: lora\nlora_rank: 8\nlora_target: q_proj,v_proj\nquantization_bit: 4\n"
+    "cutoff_len: 1024\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n"
+    "gradient_checkpointing: true\ndeepspeed: ds.json\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ds.json").write_text(json.dumps(OPEN))
+    Path("train.yaml").write_text(LLAMA_FACTORY)
+
+
+def of(path: str, **more: Any) -> Question:
+    return ask_config(dsgen.job({"hw": "a100-40g", "model": "7b", "gpus": 8, **more}), config_reader.read(path))
+
+
+def test_adapters_length_batch_and_checkpointing_of_the_file_count() -> None:
+    question = of("train.yaml")
+    training, chosen = question.job.training, question.strategy
+
+    assert (training.method, training.lora_rank, training.lora_targets) == ("qlora", 8, ("q_proj", "v_proj"))
+    assert question.job.seq_len == 1024
+    assert (chosen.micro_batch, chosen.accumulation, chosen.global_batch, chosen.checkpointing) == (2, 4, 64, True)
+    said = ("method", "lora rank", "lora targets", "sequence length", "micro-batch", "accumulation", "checkpointing")
+    assert {question.said[name].by for name in said} == {"train.yaml"}
+
+
+def test_the_memory_is_that_of_the_scenario_that_adopt_makes_of_the_file() -> None:
+    wanted = {"hw": "a100-40g", "model": "7b", "gpus": 8}
+
+    held, adopted = of("train.yaml"), dsgen.adopt(wanted, "train.yaml").question
+
+    assert estimate(held.job, held.strategy).gpu.peak_bytes == estimate(adopted.job, adopted.strategy).gpu.peak_bytes
+    assert dsgen.memory(wanted, config="train.yaml").question.strategy == held.strategy
+
+
+def test_a_person_and_the_config_s_own_numbers_win() -> None:
+    Path("ds.json").write_text(json.dumps({**OPEN, "train_micro_batch_size_per_gpu": 1, "train_batch_size": 24}))
+
+    question = of("train.yaml", method="lora", seq_len=512)
+
+    assert (question.job.training.method, question.job.seq_len) == ("lora", 512)
+    assert (question.strategy.micro_batch, question.strategy.accumulation) == (1, 3)
+
+
+@pytest.mark.parametrize("more", ["activation_offloading: true\n", "gradient_checkpointing: unsloth\n"])
+def test_what_is_not_counted_leaves_the_config_as_it_is(more: str) -> None:
+    Path("train.yaml").write_text(f"deepspeed: ds.json\nlora_r: 8\n{more}")
+
+    assert of("train.yaml").job.training.method == "full"
+
+
+def test_a_script_is_no_training_file() -> None:
+    Path("train.sh").write_text("deepspeed train.py --deepspeed ds.json --lora_r 8\n")
+
+    assert of("train.sh").job.training.method == "full"

@@ -1,0 +1,55 @@
+"""What people type who come from other programs is answered with what it is called here, and never with a guess."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from command_line import MAIN, refused
+
+from dsgen.cli import COMMANDS, cli, other_words
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--batch-size", "--micro-batch N or --global-batch N"),
+        ("--zero_stage", "--zero-stage"),
+        ("--gradient_accumulation_steps", "--accumulation N"),
+        ("--max-length", "--seq-len N"),
+        ("--learning-rate", "--set training.lr=1e-5"),
+        ("--num-gpus", "--gpus N"),
+        ("--lora", "--method lora"),
+        ("--json", "--format json"),
+    ],
+)
+def test_an_option_of_another_program_is_answered_with_ours(option: str, told: str) -> None:
+    assert f"No such option '{option}': here it is {told}." in refused("plan", *MAIN, option, "4")
+
+
+def test_gpus_of_a_command_that_has_none_are_its_world_size() -> None:
+    assert "here it is --world-size N." in refused("lint", "ds_config.json", "--gpus", "8")
+
+
+def test_what_nobody_says_is_left_to_click() -> None:
+    assert "here it is" not in refused("plan", "--xyzzy")
+
+
+def test_every_word_that_is_offered_is_an_option_of_some_command() -> None:
+    context = click.Context(cli)
+    commands = [cli.get_command(context, name) for name in COMMANDS]
+    known = {option for command in commands if command for parameter in command.params for option in parameter.opts}
+
+    offered = {words.split()[0] for many in other_words._OTHERS.values() for words in many}
+
+    assert offered <= known
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("launch", "Missing option '--with deepspeed|torchrun|accelerate|slurm|kubernetes|skypilot'. Who starts"),
+        ("calibrate", "Missing option '--step-seconds S'. One optimizer step, measured."),
+    ],
+)
+def test_what_must_be_said_is_shown_with_its_values(command: str, told: str) -> None:
+    assert told in refused(command, *MAIN)
