@@ -17,6 +17,8 @@ REPOSITORIES = [(entry["name"], name) for entry in ENTRIES for name, _ in entry[
 # Whose config.json differs from the profile's, and in what; each profile's source `hub` says where that was looked up.
 DIFFERING: tuple[tuple[str, dict[str, int]], ...] = (
     ("Qwen/Qwen2.5-7B-Instruct", {"max_positions": 32768}),
+    ("Qwen/Qwen2.5-Coder-7B-Instruct", {"max_positions": 32768}),
+    ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", {"tied_embeddings": False}),
     ("Qwen/Qwen3-8B-Base", {"max_positions": 32768}),
     ("Qwen/Qwen3-30B-A3B-Instruct-2507", {"max_positions": 262144}),
     ("microsoft/Phi-3-mini-128k-instruct", {"max_positions": 131072, "sliding_window": 262144}),
