@@ -13,6 +13,7 @@ from dsgen.asking import memory_questions
 from dsgen.checking.pairs import DEEPSPEED, Pair
 from dsgen.documents.writing import write_atomically
 from dsgen.frameworks import between_steps, job_files, keep_filled
+from dsgen.jobs.job import Job
 from dsgen.linting.files import Linted, lint_files
 from dsgen.linting.settings import Settings
 from dsgen.memory import MemoryEstimate, Verdict, estimate
@@ -90,7 +91,7 @@ def rendered(asked: Pair) -> tuple[Config, Mapping[str, str]]:
     Raises:
         DsgenError: As `dsgen render`.
     """
-    config = render_plan(plan(job(scenario(asked.scenario))))
+    config = render_plan(plan(_job(asked)))
     if asked.target == DEEPSPEED:
         return config, {asked.config: config.to_hjson() if asked.config.endswith(_COMMENTED) else config.to_json()}
     path = os.path.relpath(asked.config, asked.folder)  # whatever folder the check is run in, the files are the same
@@ -178,10 +179,16 @@ def memory(asked: Pair) -> MemoryEstimate:
     Raises:
         DsgenError: It is no config.
     """
-    question = memory_questions.question(job(scenario(asked.scenario)), asked.config)
+    question = memory_questions.question(_job(asked), asked.config)
     return estimate(question.job, question.strategy)
 
 
 def estimate_of(asked: Pair) -> MemoryEstimate:
     """What a run as the scenario says it takes, where no config is committed."""
-    return plan(job(scenario(asked.scenario))).chosen.memory
+    return plan(_job(asked)).chosen.memory
+
+
+def _job(asked: Pair) -> Job:
+    """The job of a scenario, as its framework loads the model and brings its kernels."""
+    said = job(scenario(asked.scenario))
+    return said if asked.target == DEEPSPEED else memory_questions.for_program(said, asked.target)

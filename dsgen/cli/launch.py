@@ -98,7 +98,7 @@ def command(
         config_argument=config_argument, checkpoint_argument=checkpoint_argument,
         hostfile=hostfile, interface=interface, port=port, directives=directives, image=image, filled=filled,
     )  # fmt: skip
-    config = render(plan(started_by(job_from(scenario, options), starter)))
+    config = render(plan(started_by(job_from(scenario, options, target), starter)))
     _say_idle(wishes, config.plan.job.nodes)
     written = run_folder(asked_launch(config, wishes))
     if dry_run:

@@ -30,7 +30,7 @@ def command(scenario: str | None, target: str, form: str, **options: Any) -> Non
     from dsgen.rendering import render
     from dsgen.report import needs as report
 
-    told = needs(render(plan(job_from(scenario, options))).plan, target)  # what has no config has no program
+    told = needs(render(plan(job_from(scenario, options, target))).plan, target)  # what has no config has no program
     emit(
         report.text(told, target) if form == "text" else report.as_json(told, target),
         "needs" if form == "text" else "json",

@@ -30,6 +30,8 @@ __all__ = [
     "scenario_options",
 ]
 
+_NO_PROGRAM = "deepspeed"  # the target of a program of one's own, of which nothing is known
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _CHOICES = {
@@ -190,10 +192,17 @@ def idle(option: str, why: str) -> None:
     click.echo(f"warning: {option} does nothing: {why}", err=True)
 
 
-def job_from(file: str | None, options: dict[str, Any]) -> Job:
-    """The Job that a scenario file and the options make."""
+def job_from(file: str | None, options: dict[str, Any], target: str = _NO_PROGRAM) -> Job:
+    """The Job that a scenario file and the options make, as a program loads its model and brings its kernels."""
     scenario = scenario_from(file, options)
-    return assemble(layers(scenario), scenario.deepspeed)
+    made = assemble(layers(scenario), scenario.deepspeed)
+    if target == _NO_PROGRAM:
+        return made
+    from dsgen.asking.memory_questions import for_program  # a render for no program asks nothing
+    from dsgen.frameworks.names import check_name
+
+    check_name(target, "--target")
+    return for_program(made, target)
 
 
 def question_from(file: str | None, config: str | None, options: dict[str, Any], target: str | None = None) -> Question:
@@ -205,7 +214,7 @@ def question_from(file: str | None, config: str | None, options: dict[str, Any],
         options: The options of the command line.
         target: The program that trains, where it is known.
     """
-    from dsgen.asking.memory_questions import ask, ask_config, for_program  # a render asks nothing
+    from dsgen.asking.memory_questions import ask, ask_config, for_program
 
     job, source = _job_and_config(file, config, options)
     job = for_program(job, target)

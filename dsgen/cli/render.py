@@ -71,7 +71,7 @@ def command(
     from dsgen.rendering import render
     from dsgen.report import summary
 
-    config = render(plan(job_from(scenario, options)))
+    config = render(plan(job_from(scenario, options, target)))
     output = None if output == "-" else output
     if target == "deepspeed":
         for said, option in ((resolve, "--resolve"), (force, "--force")):

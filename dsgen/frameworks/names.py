@@ -10,8 +10,12 @@ __all__ = ["NAMES", "check_name"]
 NAMES = ("deepspeed", "hf-trainer", "accelerate", "lightning", "axolotl", "llama-factory", "ms-swift")
 
 
-def check_name(target: str) -> None:
+def check_name(target: str, where: str | None = None) -> None:
     """Refuse what is no framework.
+
+    Args:
+        target: The name.
+        where: Where a person said it, if that is known.
 
     Raises:
         DsgenError: With the nearest name.
@@ -20,6 +24,7 @@ def check_name(target: str) -> None:
         raise mistake(
             f"no target {target!r}",
             must=f"it must be one of {', '.join(NAMES)}",
+            where=where,
             todo=offer(nearest(target, NAMES)[:1]),
             code="unknown-name",
         )

@@ -125,7 +125,7 @@ def test_nothing_is_written_of_what_no_run_has(tmp_path: Path, seconds: str) -> 
 def test_refusals_say_what_to_do(box: str, tmp_path: Path) -> None:
     assert "--force" in refused("calibrate", *MEASURED, "-o", box)
     assert "box.yaml" in refused("calibrate", *MEASURED, "-o", str(tmp_path / "box.json"))
-    assert "Missing option '--step-seconds'" in refused("calibrate", *MAIN)
+    assert "Missing option '--step-seconds S'" in refused("calibrate", *MAIN)
     assert "--config" in refused("calibrate", *MEASURED, "--zero-stage", "0")
     assert "no hardware" in refused("calibrate", "--model", "7b", "--step-seconds", "3")
     assert "cannot be written" in refused("calibrate", *MEASURED, "-o", str(tmp_path / "no" / "box.yaml"))
