@@ -42,7 +42,7 @@ PROBES, KEYS, KERNELS = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.j
 PUBLISHED, LATER = "published.json", "published_2.json"
 RELEASES = "deepspeed-releases.json"  # what six releases said of each public config: nothing raw lies behind it
 PROGRAMS = "program-verdicts.json"  # what four programs did with each; the same
-GATHERED = "published_3.json"  # runs gathered for this project from their sources: the same
+GATHERED = ("published_3.json", "published_4.json")  # runs gathered for this project from their sources: the same
 ALLOCATIONS = "allocations.json"  # histories of torch's allocator, of snapshots: benchmarks/snapshots.py writes it
 # Name here -> where the raw records lie.
 RAW = {
@@ -68,7 +68,7 @@ def files(folder: Path) -> dict[str, str]:
         **{name: _lines(map(transcribed, raw[name]["records"])) for name in (PUBLISHED, LATER)},
         KERNELS: _lines(rows({name: raw[name]["records"] for name in KERNEL_RECORDS})),
     }
-    kept = {name: (DATA / name).read_text(encoding="utf-8") for name in (RELEASES, PROGRAMS, GATHERED, ALLOCATIONS)}
+    kept = {name: (DATA / name).read_text(encoding="utf-8") for name in (RELEASES, PROGRAMS, *GATHERED, ALLOCATIONS)}
     return {**made, CHECKSUMS: checksums({**made, **kept})}
 
 
