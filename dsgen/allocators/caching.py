@@ -168,14 +168,8 @@ class Allocator:
             return
         self.allocated -= block.size
         block.free = True
-        pool, before, after = block.pool, block.before, block.after
-        if before is not None and before.free and before.mapped:  # as join_free, which is asked of every block
-            pool.remove(before)
-            _join(block, before)
-        if after is not None and after.free and after.mapped:
-            pool.remove(after)
-            _join(block, after)
-        pool.put(block)
+        join_free(block)
+        block.pool.put(block)
 
     def empty_cache(self) -> None:
         """Give every wholly free segment back to the GPU."""

@@ -8,9 +8,8 @@ __all__ = ["QueuedRow", "Row", "finished", "loads", "queued"]
 
 # Seconds of one part on every machine, and how many equal parts follow each other.
 Row = tuple[int, tuple[float, ...]]
-QueuedRow = tuple[
-    int, tuple[float, float, float, float]
-]  # of the host, the link before the GPU, it, and the one behind
+# The same of the host, the link before the GPU, the GPU, and the network and the link behind it.
+QueuedRow = tuple[int, tuple[float, float, float, float]]
 
 
 def queued(rows: Sequence[QueuedRow], lag: float = 0.0) -> float:

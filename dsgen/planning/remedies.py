@@ -1,7 +1,7 @@
 """When no strategy can run: which pin excludes what, or the smallest change that would make it fit."""
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -127,9 +127,14 @@ def _perhaps(job: Job) -> Iterator[str]:
     for change in program_changes(job):
         if change.same and _may_fit(change.applied(job)):
             yield f"{change.option}, {change.words}"
+    yield from _shorter(job, _may_fit)
+
+
+def _shorter(job: Job, holds: Callable[[Job], bool]) -> Iterator[str]:
+    """The longest half, quarter ... of a sequence with which something holds."""
     length = job.seq_len // 2
     while length >= SHORTEST:
-        if _may_fit(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
+        if holds(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
             yield f"--seq-len {length}"
             return
         length //= 2
@@ -159,12 +164,7 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"--lora-rank {rank}"
             break
         rank //= 2
-    length = job.seq_len // 2
-    while length >= SHORTEST:
-        if _fits(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
-            yield f"--seq-len {length}"
-            break
-        length //= 2
+    yield from _shorter(job, _fits)
     memory = job.hardware.host_memory_bytes * 2
     while memory <= MOST_HOST_BYTES:
         if _fits(attrs.evolve(job, hardware=attrs.evolve(job.hardware, host_memory_bytes=memory))):

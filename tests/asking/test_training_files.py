@@ -12,6 +12,7 @@ import dsgen
 from dsgen.asking.memory_questions import Question, ask_config
 from dsgen.linting import config_reader
 from dsgen.memory import estimate
+from dsgen.shapes.errors import DsgenError
 
 OPEN = {
     "train_micro_batch_size_per_gpu": "auto",
@@ -67,14 +68,21 @@ def test_a_person_and_the_config_s_own_numbers_win() -> None:
     assert (question.strategy.micro_batch, question.strategy.accumulation) == (1, 3)
 
 
-@pytest.mark.parametrize("more", ["activation_offloading: true\n", "gradient_checkpointing: unsloth\n"])
-def test_what_is_not_counted_leaves_the_config_as_it_is(more: str) -> None:
-    Path("train.yaml").write_text(f"deepspeed: ds.json\nlora_r: 8\n{more}")
-
-    assert of("train.yaml").job.training.method == "full"
-
-
 def test_a_script_is_no_training_file() -> None:
     Path("train.sh").write_text("deepspeed train.py --deepspeed ds.json --lora_r 8\n")
 
     assert of("train.sh").job.training.method == "full"
+
+
+@pytest.mark.parametrize(
+    "argument", ["gradient_checkpointing: offload", "gradient_checkpointing: unsloth", "activation_offloading: true"]
+)
+def test_what_moves_activations_away_is_refused_and_not_left_out(argument: str) -> None:
+    """A file of which nothing counted would be said to train all weights."""
+    said = LLAMA_FACTORY.replace("gradient_checkpointing: true\n", f"{argument}\n")
+    Path("train.yaml").write_text(said)
+
+    with pytest.raises(DsgenError, match="activations") as refused:
+        of("train.yaml")
+    assert refused.value.where == "train.yaml"
+    assert "gradient_checkpointing: true" in str(refused.value)

@@ -34,7 +34,7 @@ from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, sized
 from dsgen.shapes.arguments import path_of
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
 from dsgen.shapes.optimizer_names import is_paged, meant
 from dsgen.shapes.profiles import Training
@@ -158,13 +158,14 @@ def ask_config(job: Job, source: Source) -> Question:
 
 
 def _arguments(source: Source) -> Mapping[str, Any]:
-    """What the training file that names a config says of the run besides, as fields of a scenario."""
+    """What the training file that names a config says of the run besides, as fields of a scenario.
+
+    Raises:
+        DsgenError: It moves activations to the node's RAM.
+    """
     from dsgen.asking.training_arguments import of_naming_file
 
-    try:
-        told = of_naming_file(source.of)
-    except DsgenError:  # what moves activations to RAM: dsgen adopt refuses it
-        told = None
+    told = of_naming_file(source.of)
     return told.fields if told is not None else {}
 
 
