@@ -18,7 +18,8 @@ from dsgen.cost.offload import NO_OFFLOAD, offload
 from dsgen.cost.queued_passes import Queues, hidden_copies, with_sums
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
-from dsgen.kernels.measured_facts import DERIVED, STANDS_IN
+from dsgen.kernels.measured_facts import DERIVED, STANDS_IN, TCP
+from dsgen.kernels.rates import over_tcp
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["StepCost", "cost", "derived", "run_name", "speed_interval", "stand_in"]
@@ -113,9 +114,10 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
     """The least and the most that a measured speed plausibly is, by the one that is said.
 
     Where the host bounds a step it reaches to the speeds with hosts that take SLOW_HOST and FAST_HOST of what is said,
-    unless the machine was measured with this run. Where another GPU's kernels stand in for those that nobody measured,
-    it lies around the speeds with kernels as slow and as fast as a GPU's are by such: what waits for a network is as
-    sure as ever. Where nobody measured a kernel of its whole family but products, so with all of them.
+    unless the machine was measured with this run. Over TCP it reaches to the speeds with as little and as much of a
+    network as others measured. Where another GPU's kernels stand in for those that nobody measured, it lies around the
+    speeds with kernels as slow and as fast as a GPU's are by such: what waits for a network is as sure as ever. Where
+    nobody measured a kernel of its whole family but products, so with all of them.
     A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
     not have: then the interval reaches to where they would be without it.
 
@@ -133,6 +135,9 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
             low = min(low, _beside_another_host(job, strategy, deepspeed, SLOW_HOST))
             high = max(high, _beside_another_host(job, strategy, deepspeed, FAST_HOST))
     if ratio is None:
+        if strategy is not None and job.nodes > 1 and over_tcp(job.network):
+            slow, fast = _over_another_tcp(job, strategy, deepspeed)
+            low, high = min(low, slow), max(high, fast)
         slow, fast = _with_own_kernels(job, strategy, deepspeed)
         return low * slow, high * fast
     if len(runs) > 1 or LOW <= 1 / ratio <= HIGH:
@@ -145,6 +150,16 @@ def _beside_another_host(job: Job, strategy: Strategy, deepspeed: bool, times: f
     dispatch = times * node_rates(job.hardware, job.network).dispatch_seconds
     other = attrs.evolve(job, hardware=attrs.evolve(job.hardware, dispatch_seconds=dispatch))
     return cost(job, strategy, deepspeed=deepspeed).seconds / cost(other, strategy, deepspeed=deepspeed).seconds
+
+
+def _over_another_tcp(job: Job, strategy: Strategy, deepspeed: bool) -> tuple[float, float]:
+    """The speeds over TCP with the least and the most of the network that was measured, by the one that is said."""
+    said = cost(job, strategy, deepspeed=deepspeed).seconds
+    speeds = []
+    for share in TCP.share_range if job.gpus_per_node > 1 else TCP.alone_range:
+        network = attrs.evolve(job.network, bandwidth_bytes_per_second=share * job.network.bandwidth_bytes_per_second)
+        speeds.append(said / cost(attrs.evolve(job, network=network), strategy, deepspeed=deepspeed).seconds)
+    return speeds[0], speeds[1]
 
 
 def stand_in(job: Job) -> str | None:

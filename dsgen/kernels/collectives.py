@@ -31,6 +31,7 @@ SWITCHED_START_SECONDS = 45e-6
 SWITCHED_HOPS = 2
 # One ring over many nodes, as all_gather and reduce_scatter take (all_reduce adds inside a node first): of line rate on
 # 32 nodes of H100 at 2 GiB, where all_reduce has 0.85 (NVIDIA/nccl issue 1218); up to 8 nodes nothing of it is known.
+# Over TCP nobody measured it: Ray's GPT-J is as fast on 32 nodes as on 16, each of one T4 (docs/unseen.md).
 RING_SHARE = 0.50
 RING_NODES, RING_MANY_NODES = 8, 32
 SOCKET = 4  # GPUs of a PCIe node that one socket joins
@@ -161,6 +162,6 @@ def _speed(rates: Rates, kind: str, inside: int, nodes: int, groups: int) -> flo
     between = max(inter.bytes_per_second * inter.share / groups, 1.0)
     if kind == "all_reduce" and nodes == 2:  # the tree sends each half once, the ring twice
         between *= 2 * (nodes * inside - 1) / (nodes * inside)
-    if kind in RINGS:
+    if kind in RINGS and inter.direct:
         between *= (min(1.0, RING_SHARE / inter.share)) ** _far(nodes)
     return between if inside == 1 else min(within, between)

@@ -14,9 +14,11 @@ __all__ = [
     "LINKS",
     "NETWORKS",
     "STANDS_IN",
+    "TCP",
     "Contention",
     "Generation",
     "HostCosts",
+    "Tcp",
 ]
 
 
@@ -76,8 +78,35 @@ LINKS = {
 }  # fmt: skip
 # The same between nodes. InfiniBand: 46 to 48 of 50 GB/s a port (NVIDIA/nccl-tests issue 290), DGX A100 192 of 200
 # (NVIDIA/nccl issue 1576). EFA: 365 of 400 (stas00/ml-engineering). RoCE: 0.73 to 0.90 on one port (google/dranet),
-# 340 of 400 (NVIDIA/nccl issue 1218). TCP: NVIDIA/nccl issue 209.
-NETWORKS = {"infiniband": 0.93, "roce": 0.82, "efa": 0.91, "ethernet": 0.82, "tcp": 0.60, "none": 1.0}
+# 340 of 400 (NVIDIA/nccl issue 1218).
+NETWORKS = {"infiniband": 0.93, "roce": 0.82, "efa": 0.91, "ethernet": 0.82, "none": 1.0}
+
+
+class Tcp(NamedTuple):
+    """What GPUs reach where the host's CPU copies for them, into sockets.
+
+    Attributes:
+        share: Of the line rate, by the GPUs of a node of several.
+        alone: Of the line rate, by nodes of one GPU.
+        share_range: The least and most of `share` that were measured, by it.
+        alone_range: The same of `alone`; the least is that of a node of several, as no source has another cloud's.
+        full_to: Bytes/s of a node up to which `share` and `alone` hold.
+        less_from: Bytes/s of a node from which they are `less` of that; between them by the logarithm of the rate.
+        less: What is left of the shares there.
+    """
+
+    share: float
+    alone: float
+    share_range: tuple[float, float]
+    alone_range: tuple[float, float]
+    full_to: float
+    less_from: float
+    less: float
+
+
+# Eight GPUs a node: 14.5 to 22.9 of 32 Gb/s, one: 30.4 to 31.4 (NVIDIA/nccl issue 209, NCCL 2.4.7); four: 13.6 of 25
+# (NVIDIA/nccl-tests issue 83, 2.9.6). At 100 Gb/s eight reach 4 to 6 GB/s (NVIDIA/nccl issue 450), 41 Gb/s (issue 209).
+TCP = Tcp(0.60, 0.96, (0.75, 1.20), (0.62, 1.02), 32e9 / 8, 100e9 / 8, 0.67)
 
 
 class Contention(NamedTuple):

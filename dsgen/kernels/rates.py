@@ -1,15 +1,16 @@
 """What one node does, all in SI units: the rates that the laws of kernels are computed from."""
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsgen.kernels.architectures import architecture, multiprocessors
-from dsgen.kernels.measured_facts import GENERATIONS, HOST, LINKS, NETWORKS
+from dsgen.kernels.measured_facts import GENERATIONS, HOST, LINKS, NETWORKS, TCP
 
 if TYPE_CHECKING:
     from dsgen.shapes.profiles import Hardware, Network
 
-__all__ = ["Link", "Rates", "rates"]
+__all__ = ["Link", "Rates", "over_tcp", "rates"]
 
 
 class Link(NamedTuple):
@@ -154,7 +155,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
         nvme_write_bytes_per_second=hardware.nvme_write_bandwidth_bytes_per_second,
         gpus_per_node=hardware.gpus_per_node,
         intra=_intra(hardware),
-        inter=_inter(network),
+        inter=_inter(network, hardware.gpus_per_node),
         nearest=None if hardware.product_efficiency is not None else family.measured_on,
     )
 
@@ -177,8 +178,8 @@ def _intra(hardware: "Hardware") -> Link:
     )
 
 
-def _inter(network: "Network") -> Link:
-    share = NETWORKS["tcp" if network.fabric != "none" and not network.rdma else network.fabric]
+def _inter(network: "Network", gpus: int) -> Link:
+    share = _over_tcp(network.bandwidth_bytes_per_second, gpus) if over_tcp(network) else NETWORKS[network.fabric]
     return Link(
         kind=network.fabric,
         bytes_per_second=network.bandwidth_bytes_per_second,
@@ -187,3 +188,13 @@ def _inter(network: "Network") -> Link:
         latency_seconds=network.latency_seconds,
         direct=network.rdma,
     )
+
+
+def over_tcp(network: "Network") -> bool:
+    """Whether what goes between nodes goes through sockets, which the host's CPU copies into."""
+    return network.fabric != "none" and not network.rdma
+
+
+def _over_tcp(bytes_per_second: float, gpus: int) -> float:
+    faster = math.log(max(bytes_per_second, TCP.full_to) / TCP.full_to) / math.log(TCP.less_from / TCP.full_to)
+    return (TCP.share if gpus > 1 else TCP.alone) * (1.0 - (1.0 - TCP.less) * min(faster, 1.0))

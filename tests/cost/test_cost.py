@@ -427,6 +427,18 @@ def test_the_interval_reaches_to_slow_and_fast_hosts_where_the_host_bounds_a_ste
     assert reached[128][1] > 1.3 * HIGH
 
 
+def test_the_interval_over_tcp_reaches_as_far_as_what_was_measured_of_it(make_job):
+    """ZeRO-3 of an 8B on 16 A100: nearly all of a step is the network, which gives 0.45 to 0.72 where 0.60 is said."""
+    reached = {}
+    for network in ("ethernet-10g", "roce-100g"):
+        wishes = {"zero_stage": 3, "micro_batch": 1, "accumulation": 1, "seq_len": 2048}
+        job = make_job("a100-80g", "llama-3.1-8b", profiles=[network], cluster={"nodes": 2}, training=wishes)
+        reached[network] = speed_interval(job, plan(job).chosen.strategy)
+
+    assert reached["roce-100g"] == (LOW, HIGH)
+    assert 0.75 < reached["ethernet-10g"][0] < LOW
+
+
 def test_the_interval_holds_what_a_gpu_without_data_would_have_with_kernels_of_its_own(make_job):
     """Every card with data, as if nobody had measured it, is where its own kernels put it: but for A10, of 150 W."""
     outside = []

@@ -290,6 +290,34 @@ def test_groups_that_share_a_node_share_its_network():
     assert shared == pytest.approx(8 * alone, rel=0.05)
 
 
+def test_over_tcp_gpus_reach_what_their_host_copies():
+    """Eight a node and one at 32 Gb/s, four at 25, eight at 100: NCCL's bus bandwidth as published."""
+    measured = {
+        ("a100-80g", 32e9, 8): (14.5e9, 22.9e9),
+        ("a100-80g", 32e9, 1): (30.4e9, 31.4e9),
+        ("a100-80g", 25e9, 4): (13.6e9, 15.6e9),
+        ("a100-80g", 100e9, 8): (32e9, 48e9),
+    }
+    for (card, line, gpus), (least, most) in measured.items():
+        layers = dsgen.profile(card) | dsgen.profile("opt-125m") | dsgen.profile("ethernet-25g")
+        job = dsgen.job(layers | {"cluster": {"nodes": 2}})
+        network = attrs.evolve(job.network, bandwidth_bytes_per_second=line / 8)
+        own = rates(attrs.evolve(job.hardware, gpus_per_node=gpus), network).inter
+
+        assert least <= 8 * own.bytes_per_second * own.share <= most
+
+
+def test_a_ring_over_many_nodes_is_slower_where_it_was_measured():
+    """All-gather of 32 nodes by that of 8: RoCE loses a share of it, TCP none."""
+    times = {
+        name: [collective_seconds(node("a100-80g", name), "all_gather", 1e9, 8 * nodes, 8) for nodes in (8, 32)]
+        for name in ("roce-100g", "ethernet-100g")
+    }
+
+    assert times["roce-100g"][1] > 1.5 * times["roce-100g"][0]
+    assert times["ethernet-100g"][1] < 1.1 * times["ethernet-100g"][0]
+
+
 def test_a_collective_slows_what_runs_beside_it_by_the_speed_of_its_link():
     """Inside a node by the published mean; over one port of 25 GB/s NCCL takes a few processors only."""
     own, wide = node("a100-80g", "ib-hdr-200g"), node("a100-80g", "ib-hdr-1600g")
