@@ -31,11 +31,14 @@ UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 # What `nox` runs, then what takes too long for it.
 EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
-              "bench", "examples", "nightly", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch",
+              "bench", "nightly", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch",
               "cells", "releases", "coverage", "mutants"]  # fmt: skip
 
+# Tests start thousands of commands from the checkout: where nothing is written, each compiles all that it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 nox.needs_version = ">=2026.10.20"
-nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench", "examples"]
+nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench"]
 nox.options.parallel = 2
 nox.options.allow_parallel = True  # but for `bench`, which measures
 nox.options.reuse_venv = "yes"
@@ -161,11 +164,13 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON)
 def proof(session: nox.Session) -> None:
-    """The tests that start a real DeepSpeed, and the schema of the release against the release itself."""
+    """The tests that start a real DeepSpeed, the schema of the release against the release itself, and the examples."""
     install_proof(session)
     schema_of_installed(session)
-    build_operators(session)
+    build_operators(session, "--common")
     session.run("pytest", "-m", "proof and not nightly", *TOGETHER, *session.posargs)
+    if not session.posargs:
+        run_examples(session, Path(session.bin) / "python")
 
 
 @nox.session(python=PYTHON, default=False)
@@ -263,16 +268,14 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/bench.py", "--deepspeed", with_deepspeed(session), *update(session))
 
 
-@nox.session(python=PYTHON, allow_parallel=False)
+@nox.session(python=PYTHON, default=False)
 def examples(session: nox.Session) -> None:
-    """The tests of each repository in examples/, with the pytest plugin of this dsgen; each trains a tiny model."""
+    """What `proof` does last: the tests of each repository in examples/; each trains a tiny model."""
     python = Path(with_deepspeed(session))
-    session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", ".", external=True)
+    session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", ".", external=True)  # it may be an older one
     session.env["TORCH_EXTENSIONS_DIR"] = str(python.parents[1] / "torch_extensions")
     session.env.update(quick_compiler(python.parents[1]))  # another compiler would build the proofs' operators anew
-    for project in sorted((REPOSITORY / "examples").glob("*/pyproject.toml")):
-        session.chdir(project.parent)
-        session.run(python, "-m", "pytest", "--dsgen", external=True)
+    run_examples(session, python)
 
 
 @nox.session(name="memory-agreement", python=PYTHON, default=False)
@@ -384,16 +387,24 @@ def estimators(session: nox.Session) -> None:
 def install_proof(session: nox.Session) -> None:
     """The package with a real DeepSpeed, whose operators are built into the session's environment."""
     need_system_packages(session)
-    session.install(TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
-    session.install(".[simulate]", *dependencies("tests"), *dependencies("proof"))
+    # pip would compile every module of torch and transformers, of which a fifth is ever imported.
+    session.install("--no-compile", TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
+    session.install("--no-compile", ".[simulate]", *dependencies("tests"), *dependencies("proof"))
     # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
 
 
-def build_operators(session: nox.Session) -> None:
+def run_examples(session: nox.Session, python: Path) -> None:
+    """The tests of each repository in examples/, with the pytest plugin of this dsgen."""
+    for project in sorted((REPOSITORY / "examples").glob("*/pyproject.toml")):
+        session.chdir(project.parent)
+        session.run(python, "-m", "pytest", "--dsgen", external=True)
+
+
+def build_operators(session: nox.Session, *which: str) -> None:
     """DeepSpeed's operators, quickly: with little optimisation, and torch's header compiled once."""
     session.env.update(quick_compiler(Path(session.virtualenv.location)))
-    session.run("python", "tests/helpers/operators.py")
+    session.run("python", "tests/helpers/operators.py", *which)
 
 
 def quick_compiler(environment: Path) -> dict[str, str]:

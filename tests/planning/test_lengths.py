@@ -22,7 +22,7 @@ from dsgen.strategies.strategies import default_sequences
 # a power of two; one sequence for each GPU all the same.
 MOST = {"full": 1_048_576, "lora": 262_144, "qlora": 262_144}
 MOST_OF_ONE_GPU = {"full": 1_048_576, "lora": 65_536, "qlora": 65_536}
-COMMON = ("llama-3.2-1b", "llama-3.1-8b", "mixtral-8x7b", "70b")
+COMMON = (("llama-3.2-1b", "mixtral-8x7b"), ("llama-3.1-8b", "70b"))  # every other card has the other two
 
 
 def planned(hardware: str, model: str, method: str = "full", gpus: int | None = None, **wishes: Any) -> Plan:
@@ -43,9 +43,9 @@ def in_band(plan: Plan) -> bool:
 @pytest.mark.parametrize("method", sorted(MOST))
 @pytest.mark.parametrize("hardware", catalog.names("hardware"))
 def test_a_step_has_the_tokens_of_its_method_and_a_schedule_that_runs(hardware: str, method: str) -> None:
-    """On all hardware, with common models, on one GPU and on all of a node."""
+    """On all hardware, with two of four common models, on one GPU and on all of a node."""
     seen = 0
-    for model in COMMON:
+    for model in COMMON[catalog.names("hardware").index(hardware) % len(COMMON)]:
         for gpus in (1, None):
             try:
                 plan = planned(hardware, model, method, gpus)

@@ -273,7 +273,7 @@ def test_a_parent_that_is_killed_leaves_nothing(place: Place) -> None:
     wait_until(lambda: not place.left_over(), MOST_SECONDS)
 
 
-@pytest.mark.parametrize("twins", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("twins", [False, True])
 def test_a_parent_that_is_killed_early_leaves_nothing(place: Place, twins: bool) -> None:
     """While its server imports torch, and while a world of twins starts."""
     early = place.start(script=START if twins else PROVE)
