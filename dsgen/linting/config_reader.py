@@ -94,6 +94,9 @@ def _none(path: str, sources: list[Source], held: list[Source]) -> DsgenError:
             where=STDIN if path == "-" else path,
             todo='Write such as {"train_micro_batch_size_per_gpu": 1}.',
         )
+    whole = next((item.document.whole.config for item in sources if item.document.whole is not None), None)
+    if not held and (known := _of_a_program(path, whole)) is not None:
+        return known
     empty = not (sources and sources[0].document.text.strip()) or bool(held and not held[0].document.config)
     model = bool(held and "model_type" in held[0].document.config)
     return mistake(
@@ -102,3 +105,26 @@ def _none(path: str, sources: list[Source], held: list[Source]) -> DsgenError:
         where=STDIN if path == "-" else path,
         todo="It looks like a model's config.json: name that with --model." if model else None,
     )
+
+
+def _of_a_program(path: str, config: Any) -> DsgenError | None:
+    """The error of a file that another program reads, and that neither holds a DeepSpeed config nor names one."""
+    from dsgen.linting import wrapped_configs  # it loads ruamel, which a JSON file does not need
+
+    if wrapped_configs.is_training(config):
+        return mistake(
+            "it is a training program's file, and names no DeepSpeed config",
+            must="it must be or name a map of DeepSpeed's keys",
+            where=path,
+            todo=f"Name the config and beside it --args {path}, or write deepspeed: ds_config.json into it.",
+            code="missing",
+        )
+    if isinstance(config, Mapping) and isinstance(kind := config.get("distributed_type"), str):
+        return mistake(
+            f"it is Accelerate's file for {kind}, and has no DeepSpeed config",
+            must="its distributed_type must be DEEPSPEED",
+            where=path,
+            todo="dsgen render --target accelerate -o ds_config.json writes both anew, for --hw and --model.",
+            code="missing",
+        )
+    return None

@@ -242,8 +242,8 @@ def _yaml(file: _File, target: str | None, text: str, name: str) -> tuple[Source
             return _given(file, target, document=launch, read=launch_files.read), ()
         if not file.named:
             return None
-        if not _has_our_keys(wrapped.document.config):
-            wrapped = attrs.evolve(wrapped, document=attrs.evolve(wrapped.document, config=None))
+        if wrapped_configs.is_training(wrapped.document.config) or not _has_our_keys(wrapped.document.config):
+            wrapped = wrapped_configs.without_config(wrapped)
     return _of_arguments(file, target, wrapped, lambda text, name: wrapped_configs.read(text, name).document)
 
 

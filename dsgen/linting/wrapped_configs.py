@@ -18,7 +18,7 @@ from dsgen.linting import accelerate_files, disagreements, statements
 from dsgen.linting.statements import Statement
 from dsgen.shapes.findings import Fault
 
-__all__ = ["OURS", "Wrapped", "named", "of", "read"]
+__all__ = ["OURS", "Wrapped", "is_training", "named", "of", "read", "without_config"]
 
 _KEY = "deepspeed"
 _OTHERS = ("deepspeed_config", "deepspeed_config_file", "deepspeed_config_path")  # keys of programs of one's own
@@ -27,6 +27,8 @@ _INSIDE = ("config", "config_file", "config_path")  # and theirs in a section `d
 OURS = frozenset(
     ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "bf16", "fp16", "optimizer")
 )
+# One of these a file of a training program's arguments has, and no config: transformers and TRL, Axolotl.
+_PROGRAM_S = frozenset(("model_name_or_path", "per_device_train_batch_size", "output_dir", "base_model"))
 _SUFFIXES = (".json", ".hjson", ".yaml", ".yml", ".config")
 _DEEPEST = 3  # sections around the key: training files group their arguments, but not further
 _MOST = 10_000  # letters of a path that is looked for; a longer text is no path
@@ -82,6 +84,16 @@ def of(whole: Document) -> Wrapped:
         document = attrs.evolve(whole, config=None, whole=whole, faults=faults)
         return Wrapped(document=document, wraps=True, target=target, files=(file,) if file else (), key=path)
     return Wrapped(document=whole)
+
+
+def is_training(config: Any) -> bool:
+    """Whether a file holds the arguments of a training program, whether it names a config or not."""
+    return isinstance(config, Mapping) and not _PROGRAM_S.isdisjoint(config)
+
+
+def without_config(wrapped: Wrapped) -> Wrapped:
+    """A file that neither holds a config nor names one, with what it holds as the whole of it."""
+    return attrs.evolve(wrapped, document=attrs.evolve(wrapped.document, config=None, whole=wrapped.document))
 
 
 def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:

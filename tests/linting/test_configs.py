@@ -164,3 +164,20 @@ def test_lint_says_it_of_the_yaml_that_people_have(target: str, said: str) -> No
     assert said in " ".join(done.out.split())
     put("axolotl.yaml", NESTED)
     assert run("lint", "axolotl.yaml", "--select", "DSG016").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model_name_or_path: a\nbf16: true\ngradient_accumulation_steps: 4\n", "--args train.yaml"),  # TRL's
+        ("base_model: a\noptimizer: adamw_torch\nbf16: auto\nmicro_batch_size: 2\n", "--args train.yaml"),  # Axolotl's
+        ("distributed_type: FSDP\nfsdp_config: {}\nmixed_precision: bf16\n", "Accelerate's file for FSDP"),
+    ],
+)
+def test_a_file_of_another_program_is_no_broken_config(text: str, said: str) -> None:
+    put("train.yaml", text)
+
+    assert run("lint", "train.yaml").out.startswith("no findings in 1 file.")
+    with pytest.raises(DsgenError) as refused:
+        config_reader.read("train.yaml")
+    assert said in str(refused.value)
