@@ -9,13 +9,16 @@ from typing import Any
 import attrs
 
 from dsgen.deepspeed.keys import lookup
+from dsgen.linting import statements
+from dsgen.linting.sources import Source
+from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import show
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["TrainingArguments", "of_naming_file", "read_arguments"]
+__all__ = ["TrainingArguments", "beside", "of_naming_file", "read_arguments"]
 
 # Argument of transformers 5.23 TrainingArguments (training_args.py) -> the field of a scenario.
 _COUNTS = {
@@ -51,6 +54,14 @@ _LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is
 # What programs call the base model: transformers' examples and LLaMA-Factory, Axolotl, ms-swift.
 _MODELS = ("model_name_or_path", "base_model", "model")
 _ENDINGS = (".yaml", ".yml", ".json")
+# A prompt and an answer of at most so many tokens make a sequence: TRL's trainers that generate.
+_ANSWERS = ("max_prompt_length", "max_completion_length")
+# What says how a model is aligned: Axolotl, ms-swift, LLaMA-Factory; and the arguments of TRL's trainers that do.
+_ALIGNED = ("rl", "rlhf_type", "stage")
+# Training on preferences -> whether a reference model stays beside the one that learns, unless adapters do.
+_PAIRS = {"dpo": True, "ipo": True, "kto": True, "rm": False, "orpo": False, "cpo": False, "simpo": False}
+_GENERATE = ("grpo", "ppo", "rloo", "gkd")
+_OF_GRPO, _OF_DPO = ("num_generations",), ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -72,6 +83,25 @@ class TrainingArguments(Value):
     def model(self) -> str | None:
         """The base model as the program names it: a repository of the hub or a folder; None where it does not."""
         return next((self.values[name] for name in _MODELS if isinstance(self.values.get(name), str)), None)
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """What such a training holds besides that no plan counts: of preferences, and of answers that it generates."""
+        kind = _aligned(self.values)
+        if kind in _GENERATE:
+            return (
+                f"{self.file} is of {kind.upper()}: what generates its answers and a reference model are not counted; "
+                "--gpu-memory-used SIZE says what they take of every GPU",
+            )
+        pairs, reference = kind in _PAIRS and kind != "kto", _PAIRS.get(kind, False) and "method" not in self.fields
+        if not (pairs or reference):
+            return ()
+        batch = self.fields.get("micro_batch")
+        held = ["the second answer of each pair"] * pairs + ["its reference model"] * reference
+        ways = [f"--micro-batch {2 * batch if batch else 'N'} counts both answers"] * pairs
+        ways += ["--gpu-memory-used SIZE the reference (at stage 3 its share)"] * reference
+        verb = "is" if len(held) == 1 else "are"
+        return (f"{self.file} is of {kind.upper()}: {' and '.join(held)} {verb} not counted; {', '.join(ways)}",)
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Refuse a config that says otherwise, as the Trainer does.
@@ -139,6 +169,40 @@ def of_naming_file(file: str | None) -> TrainingArguments | None:
         raise
 
 
+def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments | None]:
+    """A config with the arguments of the program that loads it, and those.
+
+    Args:
+        source: The config.
+        path: The file of the arguments; None where it is at most the one that names the config.
+
+    Raises:
+        DsgenError: Unreadable, of another kind, or it says otherwise than the config.
+    """
+    if path is None:
+        return source, of_naming_file(source.of)
+    if not path.endswith(_ENDINGS):
+        raise mistake("its name ends otherwise", must=f"arguments stand in {', '.join(_ENDINGS)}", where=path)
+    told = read_arguments(path)
+    told.check(source.document.config)
+    try:
+        said = statements.beside([arguments_of(path)])
+    except DsgenError:  # none that the Trainer fills in
+        said = {}
+    return attrs.evolve(source, of=path, beside={**source.beside, **said}), told
+
+
+def _aligned(values: Mapping[str, Any]) -> str:
+    """How the model is aligned, in small letters; empty where it is not."""
+    words = [str(values[name]).lower() for name in _ALIGNED if values.get(name)]
+    known = next((word for word in words if word in (*_PAIRS, *_GENERATE)), "")
+    if known:
+        return known
+    if any(name in values for name in _OF_GRPO):
+        return "grpo"
+    return "dpo" if any(values.get(name) for name in _OF_DPO) else ""
+
+
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, field in _COUNTS.items():
         if _is_count(values.get(name)):
@@ -154,6 +218,8 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "optimizer", EIGHT_BITS
     yield from _adapters(values)
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
+    if length is None and all(_is_count(values.get(name)) for name in _ANSWERS):
+        length = sum(values[name] for name in _ANSWERS)
     if length is not None:
         yield "seq_len", length
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import gpus_from, question_from, scenario_options
+from dsgen.cli.options import arguments_option, gpus_from, question_from, scenario_options
 from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
@@ -16,6 +16,7 @@ __all__ = ["command"]
 @click.command("memory")
 @click.argument("scenario", required=False)
 @click.option("--config", metavar="FILE", help="A DeepSpeed config (JSON, HJSON, Accelerate's YAML), taken as it is.")
+@arguments_option
 @scenario_options
 @click.option("--world-size", metavar="N", help="The same as --gpus.")
 @click.option("--target", metavar="PROGRAM", help="The program that trains: it decides how the model is loaded.")
@@ -37,6 +38,7 @@ __all__ = ["command"]
 def command(
     scenario: str | None,
     config: str | None,
+    arguments: str | None,
     world_size: str | None,
     target: str | None,
     observed: tuple[str, ...],
@@ -60,7 +62,7 @@ def command(
     from dsgen.report import memory as report
 
     readings = memory_questions.observed(observed)
-    asked = question_from(scenario, config, gpus_from(options, world_size), target)
+    asked = question_from(scenario, config, gpus_from(options, world_size), target, arguments)
     if evaluated is not None:
         asked = asked.evaluating(evaluated, "--eval-batch")
     answered = memory_questions.answer(asked, every, readings)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dsgen.linting.sources import Source
 
 __all__ = [
+    "arguments_option",
     "fields_from",
     "gpus_from",
     "idle",
@@ -170,6 +171,12 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
     return merge(read(file), said) if file else said
 
 
+def arguments_option(function: F) -> F:
+    """Add --args, the file of what a program is told beside its config."""
+    words = "Beside --config: arguments of the training program, in YAML or JSON."
+    return click.option("--args", "arguments", metavar="FILE", help=words)(function)
+
+
 def gpus_from(options: dict[str, Any], world_size: int | str | None) -> dict[str, Any]:
     """The options with the GPUs that --gpus or --world-size says, which mean the same.
 
@@ -205,7 +212,13 @@ def job_from(file: str | None, options: dict[str, Any], target: str = _NO_PROGRA
     return for_program(made, target)
 
 
-def question_from(file: str | None, config: str | None, options: dict[str, Any], target: str | None = None) -> Question:
+def question_from(
+    file: str | None,
+    config: str | None,
+    options: dict[str, Any],
+    target: str | None = None,
+    arguments: str | None = None,
+) -> Question:
     """What a DeepSpeed config runs for the job that a scenario file and the options make; without one what they say.
 
     Args:
@@ -213,10 +226,11 @@ def question_from(file: str | None, config: str | None, options: dict[str, Any],
         config: A DeepSpeed config.
         options: The options of the command line.
         target: The program that trains, where it is known.
+        arguments: The file of that program's arguments, beside a config.
     """
     from dsgen.asking.memory_questions import ask, ask_config, for_program
 
-    job, source = _job_and_config(file, config, options)
+    job, source = _job_and_config(file, config, options, arguments)
     job = for_program(job, target)
     return ask(job) if source is None else ask_config(job, source)
 
@@ -228,19 +242,27 @@ def run_from(file: str | None, config: str | None, options: dict[str, Any]) -> Q
     return run_of(*_job_and_config(file, config, options))
 
 
-def _job_and_config(file: str | None, config: str | None, options: dict[str, Any]) -> tuple[Job, Source | None]:
+def _job_and_config(
+    file: str | None, config: str | None, options: dict[str, Any], arguments: str | None = None
+) -> tuple[Job, Source | None]:
     """The job that a scenario file and the options make, on as many GPUs as the config beside it says; and that."""
     said = scenario_from(file, options)
     if config is None:
+        if arguments is not None:
+            raise mistake("--args is said without --config", must="they are beside a config", code="missing")
         return assemble(layers(said), said.deepspeed), None
     import attrs
 
+    from dsgen.asking.training_arguments import beside
     from dsgen.linting import config_reader
 
     source = config_reader.read(config)
     if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
         ranks = ScenarioValue(source.world_size, Origin(source.of or source.document.name))
         said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})
+    source, told = beside(source, arguments)
+    if told is not None and told.model is not None and not said.profiles["model"]:
+        said = attrs.evolve(said, profiles={**said.profiles, "model": (told.model,)})
     return assemble(layers(said), said.deepspeed), source
 
 

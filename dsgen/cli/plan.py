@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import idle, job_from, question_from, scenario_from, scenario_options
+from dsgen.cli.options import arguments_option, idle, job_from, question_from, scenario_from, scenario_options
 from dsgen.cli.terminal import emit, width
 from dsgen.shapes.errors import mistake
 
@@ -29,6 +29,7 @@ _DRAWN = ("svg", "html")
 @click.command("plan")
 @click.argument("scenario", nargs=-1, metavar="[SCENARIO]")
 @click.option("--config", metavar="FILE", help=_CONFIG)
+@arguments_option
 @click.option("--compare", multiple=True, metavar="STRATEGY...", help=_COMPARE)
 @click.option("--what-if", "what_if", metavar="FIELD=VALUE,...", help=_WHAT_IF)
 @click.option("--tokens", metavar="N", help=_TOKENS)
@@ -39,6 +40,7 @@ _DRAWN = ("svg", "html")
 def command(
     scenario: tuple[str, ...],
     config: str | None,
+    arguments: str | None,
     compare: tuple[str, ...],
     what_if: str | None,
     tokens: str | None,
@@ -78,7 +80,9 @@ def command(
     if every and (config or compare or what_if or auto):
         idle("--all", "it shows the rejections of a plan alone")
     if config is not None:
-        return _speedups(file, config, form, options)
+        return _speedups(file, config, arguments, form, options)
+    if arguments is not None:
+        idle("--args", "it is read beside --config alone")
     if compare:
         return _contest(file, (*compare, *others), form, options)
     if what_if is not None:
@@ -165,12 +169,12 @@ def _plan(scenario: str | None, form: str, every: bool, options: dict[str, Any])
     return OK
 
 
-def _speedups(scenario: str | None, config: str, form: str, options: dict[str, Any]) -> int:
+def _speedups(scenario: str | None, config: str, arguments: str | None, form: str, options: dict[str, Any]) -> int:
     from dsgen.asking.plan_questions.speedups import speedups
     from dsgen.memory import Verdict
     from dsgen.report import speedups as report
 
-    answer = speedups(question_from(scenario, config, options))
+    answer = speedups(question_from(scenario, config, options, arguments=arguments))
     if form == "json":
         _print_data(report.data(answer))
     else:

@@ -10,6 +10,7 @@ import pytest
 
 import dsgen
 from dsgen.asking.memory_questions import Question, ask_config
+from dsgen.asking.training_arguments import beside
 from dsgen.linting import config_reader
 from dsgen.memory import estimate
 from dsgen.shapes.errors import DsgenError
@@ -86,3 +87,52 @@ def test_what_moves_activations_away_is_refused_and_not_left_out(argument: str) 
         of("train.yaml")
     assert refused.value.where == "train.yaml"
     assert "gradient_checkpointing: true" in str(refused.value)
+
+
+def test_arguments_may_be_named_beside_a_config_that_no_file_names() -> None:
+    """alignment-handbook and TRL start with Accelerate's file and one of arguments, which do not name each other."""
+    Path("train.yaml").write_text(LLAMA_FACTORY.replace("deepspeed: ds.json\n", ""))
+
+    source, told = beside(config_reader.read("ds.json"), "train.yaml")
+    question = ask_config(dsgen.job({"hw": "a100-40g", "model": "7b", "gpus": 8}), source)
+
+    assert told is not None and told.model == "x"
+    assert (question.job.training.method, question.job.seq_len, question.strategy.micro_batch) == ("qlora", 1024, 2)
+
+
+def test_arguments_that_say_otherwise_than_the_config_are_refused() -> None:
+    Path("train.yaml").write_text("per_device_train_batch_size: 2\n")
+    Path("ds.json").write_text(json.dumps({**OPEN, "train_micro_batch_size_per_gpu": 4}))
+
+    with pytest.raises(DsgenError, match="per_device_train_batch_size is 2"):
+        beside(config_reader.read("ds.json"), "train.yaml")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("max_prompt_length: 512\nper_device_train_batch_size: 8\n", "--micro-batch 16 counts both answers"),
+        ("rl: dpo\nmicro_batch_size: 1\n", "its reference model are not counted"),
+        ("stage: rm\nbf16: true\n", "the second answer of each pair is not counted; --micro-batch N"),
+        ("rl: dpo\nadapter: lora\n", "the second answer of each pair is not counted"),
+        ("rlhf_type: kto\nbf16: true\n", "its reference model is not counted; --gpu-memory-used SIZE"),
+        ("num_generations: 8\nmax_prompt_length: 512\nbf16: true\n", "what generates its answers"),
+    ],
+)
+def test_what_aligning_holds_besides_is_said_not_to_be_counted(said: str, told: str) -> None:
+    Path("train.yaml").write_text(f"{said}deepspeed: ds.json\n")
+
+    assert [note for note in of("train.yaml").notes if told in note]
+
+
+@pytest.mark.parametrize("said", ["stage: sft\nbf16: true\n", "rlhf_type: kto\nadapter: lora\n", "bf16: true\n"])
+def test_other_trainings_hold_nothing_besides(said: str) -> None:
+    Path("train.yaml").write_text(f"{said}deepspeed: ds.json\n")
+
+    assert not any("not counted" in note for note in of("train.yaml").notes)
+
+
+def test_a_prompt_and_an_answer_make_a_sequence() -> None:
+    Path("train.yaml").write_text("max_prompt_length: 512\nmax_completion_length: 1536\ndeepspeed: ds.json\n")
+
+    assert of("train.yaml").job.seq_len == 2048

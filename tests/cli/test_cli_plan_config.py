@@ -195,3 +195,18 @@ def test_all_does_nothing_beside_a_config(run: Run, config: str) -> None:
     _, _, err = run("--config", config, "--hw", "a100-80g", "--model", "1b", "--all")
 
     assert err == "warning: --all does nothing: it shows the rejections of a plan alone\n"
+
+
+def test_arguments_beside_the_config_bring_the_model_and_the_length(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("zero3.yaml").write_text(ACCELERATE)
+    Path("sft.yaml").write_text("model_name_or_path: Qwen/Qwen2.5-7B\nmax_length: 2048\nbf16: true\n")
+
+    code, out, _ = run("--config", "zero3.yaml", "--args", "sft.yaml", "--hw", "a100-80g")
+
+    assert code == 0
+    assert out.startswith("qwen2.5-7b on 4 a100-80g")
+    assert "2048 tokens" in out
+    assert "--args does nothing" in run("--args", "sft.yaml", "--hw", "a100-80g", "--model", "7b")[2]

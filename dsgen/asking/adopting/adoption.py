@@ -97,6 +97,8 @@ def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = 
     job = assemble(scenarios.layers(said), said.deepspeed)
     _check_config(job, source)
     question = ask_config(job, source)
+    if arguments is not None and arguments.file != source.of:
+        question = attrs.evolve(question, notes=(*question.notes, *arguments.uncounted))
     text = scenario_text(_with_batch(said, config, question), config, source.document.name, path, job.version)
     rendered = _rendered(text, path, source)
     _check_same(config, rendered.to_dict(), source)

@@ -23,6 +23,7 @@ from dsgen.asking.memory_questions.scenario_questions import (
     not_counted,
     refuse,
 )
+from dsgen.asking.training_arguments import of_naming_file
 from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
@@ -103,7 +104,8 @@ def ask_config(job: Job, source: Source) -> Question:
     """
     subject = _subject(job, source)
     _check_stage(subject)
-    arguments = _arguments(source)
+    told = of_naming_file(source.of)
+    arguments: Mapping[str, Any] = told.fields if told is not None else {}
     fixed, by = _fixed(subject, job, arguments, source.of)
     wishes = {name: _WISHES[name](value) for name, value in arguments.items() if name in _WISHES}
     wishes = {name: value for name, value in wishes.items() if not _above(job, f"training.{name}")}
@@ -148,6 +150,7 @@ def ask_config(job: Job, source: Source) -> Question:
         said[EVALUATED] = Said(batch.value, _stated(batch))
     notes = (
         *job.warnings,
+        *(told.uncounted if told is not None else ()),
         *([made] if made else ()),
         *_by_program(program, training),
         *_idle(job, subject),
@@ -155,18 +158,6 @@ def ask_config(job: Job, source: Source) -> Question:
         *_notes(subject, asked, chosen),
     )
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
-
-
-def _arguments(source: Source) -> Mapping[str, Any]:
-    """What the training file that names a config says of the run besides, as fields of a scenario.
-
-    Raises:
-        DsgenError: It moves activations to the node's RAM.
-    """
-    from dsgen.asking.training_arguments import of_naming_file
-
-    told = of_naming_file(source.of)
-    return told.fields if told is not None else {}
 
 
 def _by_program(program: Statement | None, training: Training) -> Iterator[str]:
