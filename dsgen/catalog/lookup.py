@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,17 @@ __all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
 
 _HUB = "https://huggingface.co/"
 PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
+
+_MAKERS = (
+    "",
+    "nvidia",
+    "geforce",
+    "tesla",
+    "amd",
+    "instinct",
+    "generation",
+)  # words of a card's name that tell nothing
+_COUNTED = re.compile(r"(\d+)\s*[x*]\s*(\S.*)|(\S.*?)\s*[x*]\s*(\d+)", re.IGNORECASE)  # 8xH100, and H100x8
 
 _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
 
@@ -63,6 +75,8 @@ def find(kind: str, name: str) -> Profile:
         return _resolve(sheet, ())
     if name and exists(name):
         return _from_path(kind, name)
+    if kind == "hardware" and (sheet := _card(name)) is not None:
+        return _resolve(sheet, ())
     raise _unknown(kind, name)
 
 
@@ -81,6 +95,8 @@ def profile(name: str) -> Profile:
         sheet = _named(kind, name)
         if sheet is not None:
             return _resolve(sheet, ())
+    if (sheet := _card(name)) is not None:
+        return _resolve(sheet, ())
     raise _unknown("", name)
 
 
@@ -105,6 +121,14 @@ def override_layer(file: str) -> Layer:
         for entry in entries(read_text(Path(file)), file)
     )
     return Layer(file, Rank.SITE, overrides)
+
+
+def _card(name: str) -> Sheet | None:
+    """The sheet of a card as its driver or a shop calls it: "NVIDIA GeForce RTX 3090", "H100 80GB"."""
+    from dsgen.detecting.cards import profile_of  # most names are those of profiles
+
+    words = [word for word in re.split(r"[\s_-]+", name.casefold()) if word not in _MAKERS]
+    return _named("hardware", profile_of(name) or "-".join(words)) if words else None
 
 
 def _at_hand() -> Profile:
@@ -212,10 +236,16 @@ def _unknown(kind: str, name: str) -> DsgenError:
                 known[alias] = entry["name"]
     for path, _ in _user_files(kind or "hardware"):
         known[path.stem] = path.stem
-    alike = (*nearest(name, known.values()), *nearest(name, known))  # names before aliases
+    counted = _COUNTED.fullmatch(name.strip()) if kind == "hardware" else None
+    number, card = (counted[1] or counted[4], counted[2] or counted[3]) if counted is not None else ("", name)
+    alike = (*nearest(card, known.values()), *nearest(card, known))  # names before aliases
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"{offer(close)}  {listing}" if close else f"{listing[1:-1]} shows all of them"
+    if number and (sheet := _named(kind, card) or _card(card)) is not None:
+        todo = f"Say --hw {sheet.name} --gpus {number}.  {listing}"
+    elif number:
+        todo = f"{todo}\n  How many there are: --gpus {number}."
     if kind in ("", "model") and "/" in name:
         todo = f"{todo}\n  Another repository of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)

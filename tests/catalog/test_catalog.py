@@ -250,3 +250,38 @@ def test_every_fact_in_force_has_a_source(kind: str) -> None:
         for override in found.layer.overrides:
             section, _, fact = override.path.partition(".")
             assert section != kind or found.source_of(fact), f"{found.file}: {override.path}"
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        ("NVIDIA GeForce RTX 3090", "rtx3090-24g"),  # as nvidia-smi has it
+        ("NVIDIA H100 80GB HBM3", "h100-80g"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80g"),
+        ("RTX A6000", "rtxa6000-48g"),
+        ("H100 80GB", "h100-80g"),
+        ("Tesla T4", "t4-16g"),
+        ("AMD Instinct MI300X", "mi300x-192g"),
+    ],
+)
+def test_a_card_is_known_by_the_name_that_its_driver_or_a_shop_gives_it(called: str, name: str) -> None:
+    assert catalog.find("hardware", called).name == name
+    assert catalog.profile(called).name == name
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("8xH100", "Say --hw h100-80g --gpus 8."),
+        ("4 x A6000", "Say --hw rtxa6000-48g --gpus 4."),
+        ("H100x8", "Say --hw h100-80g --gpus 8."),
+        ("8xA100", "How many there are: --gpus 8."),
+    ],
+)
+def test_a_number_before_a_card_is_said_to_be_an_option(said: str, told: str) -> None:
+    assert told in error_of("hardware", said)
+
+
+@pytest.mark.parametrize("name", ["nvidia", " ", "-", "8x", "NVIDIA"])
+def test_words_that_name_no_card_are_no_card(name: str) -> None:
+    assert "no hardware profile named" in error_of("hardware", name)
