@@ -272,6 +272,9 @@ def override() -> dict[str, Any]:
     }
 
 
+SHORT = {"seq_len": "kK", "target_len": "kK", "mean_len": "kK", "total_tokens": "kKmMbBtT"}  # 32k, 300B
+
+
 def scenario() -> dict[str, Any]:
     """The schema of a scenario file: the options of the command line as data."""
     names = {"anyOf": [TEXT, {"type": "array", "items": TEXT, "minItems": 1}]}
@@ -280,6 +283,9 @@ def scenario() -> dict[str, Any]:
         where, _, key = path.partition(".")
         for spelling in dict.fromkeys((field, field.replace("_", "-"))):
             fields[spelling] = {"$ref": f"{SHARED}#/$defs/{where}/properties/{key}"}
+            if field in SHORT:  # amount() of dsgen.jobs.scenarios reads it
+                short = {"type": "string", "pattern": f"^[0-9]+(\\.[0-9]+)? ?[{SHORT[field]}]$"}
+                fields[spelling] = {"anyOf": [fields[spelling], short]}
     pair = {"type": "string", "pattern": "^\\s*[^=\\s.][^=]*=\\s*\\S"}
     return {
         "$schema": DIALECT,

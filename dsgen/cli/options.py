@@ -10,7 +10,7 @@ import click
 
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, layers, merge, parse_set, read
+from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, amount, layers, merge, parse_set, read
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 
@@ -62,12 +62,10 @@ _SWITCHES = (
 )
 _LISTS = ("lora_targets",)
 _TEXTS = ("liger", "torch", "transformers")  # 4.50 is no number
-_TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
-_MANY = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _FIELD_HELP = {
     "gpus": "GPUs in all (default: every GPU of the nodes).",
     "nodes": "Nodes (default: as many as the GPUs need).",
-    "seq_len": "Tokens per sequence (default: 4096, or the model's longest).",
+    "seq_len": "Tokens per sequence, such as 8192 or 8k (default: 4096, or the model's longest).",
     "target_len": "Tokens per target of a model with an encoder (default: as --seq-len).",
     "mean_len": "Tokens per sequence in the mean, where --seq-len is the longest (default: all are as long).",
     "micro_batch": "Sequences per GPU and forward pass (default: planned).",
@@ -276,9 +274,7 @@ def _value(field: str, written: Any) -> Any:
         return written
     if field in _LISTS:
         return [name.strip() for name in written.split(",")]
-    if field in _TOKENS and written[-1:] in _MANY and isinstance(number := _number(written[:-1]), (int, float)):
-        return round(number * _MANY[written[-1]])
-    return _number(written)
+    return amount(field, _number(written))
 
 
 def _number(text: str) -> Any:

@@ -21,6 +21,7 @@ __all__ = [
     "NAMES",
     "Scenario",
     "ScenarioValue",
+    "amount",
     "is_scenario",
     "layers",
     "merge",
@@ -74,6 +75,9 @@ FIELDS = {
 USABLE = "hardware.usable_memory"
 _KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
 NAMES = (*_KINDS, *FIELDS, "deepspeed", "file", "set")  # of all fields
+_LENGTHS = ("seq_len", "target_len", "mean_len")  # of which 32k is 32 x 1024, as models have it
+_MANY = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}  # of total_tokens
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMBT])", re.IGNORECASE)
 _SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
@@ -105,6 +109,16 @@ class Scenario(Value):
     deepspeed: str | None = None
     rank: Rank = Rank.USER
     below: "Scenario | None" = None
+
+
+def amount(field: str, said: Any) -> Any:
+    """The number that a text means for a field that counts tokens (32k, 300B); anything else as it is."""
+    match = _AMOUNT.fullmatch(said) if isinstance(said, str) else None
+    if match is not None and field == "total_tokens":
+        return round(float(match[1]) * _MANY[match[2].upper()])
+    if match is not None and field in _LENGTHS and match[2].upper() == "K":
+        return round(float(match[1]) * 1024)
+    return said
 
 
 def merge(file: Scenario, options: Scenario) -> Scenario:
@@ -316,7 +330,7 @@ def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, ra
             texts = _texts(value, name, origin)
             profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in texts) if folder else texts
         elif name in FIELDS:
-            fields[name] = setting
+            fields[name] = setting._replace(value=amount(name, value))
         elif name == "deepspeed":
             deepspeed = _release(value, origin)
         elif name == "file":

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dsgen.asking.plan_questions import variations
+from dsgen.cli.options import fields_from
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
@@ -298,3 +300,30 @@ def said(hardware: str | None = None, model: str | None = None, **fields: object
         profiles={"hardware": (hardware,) if hardware else (), "model": (model,) if model else ()},
         fields={name: ScenarioValue(value, Origin(f"--{name.replace('_', '-')}")) for name, value in fields.items()},
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "meant"),
+    [
+        ("seq_len", "32k", 32768),
+        ("seq_len", "1.5K", 1536),
+        ("total_tokens", "300B", 300 * 10**9),
+        ("total_tokens", "1.5t", 15 * 10**11),
+    ],
+)
+def test_thousands_and_billions_of_tokens_are_said_alike_everywhere(
+    tmp_path: Path, field: str, said: str, meant: int
+) -> None:
+    path = write(tmp_path / "scenario.yaml", f"hw: a100-40g\nmodel: 7b\n{field}: {said}\n")
+
+    assert scenarios.read(path).fields[field].value == meant
+    assert scenarios.of({field: said}, "here").fields[field].value == meant
+    assert fields_from({field: said}, [field])[field].value == meant
+    assert variations.parsed(field, said) == meant
+
+
+@pytest.mark.parametrize("said", ["32M", "k", "8 kb", "-8k"])
+def test_what_is_no_number_of_tokens_is_refused_as_it_was_written(tmp_path: Path, said: str) -> None:
+    path = write(tmp_path / "scenario.yaml", f"hw: a100-40g\nmodel: 7b\nseq_len: {said}\n")
+
+    assert f"training.seq_len is {said}; it must be a whole number of at least 1" in error_of(path)

@@ -8,7 +8,7 @@ import attrs
 
 from dsgen.jobs.assembly import ASSUMED_NETWORK, assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import FIELDS, NAMES, Scenario, ScenarioValue, layers, parse_set
+from dsgen.jobs.scenarios import FIELDS, NAMES, Scenario, ScenarioValue, amount, layers, parse_set
 from dsgen.shapes import units
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Origin, show
@@ -84,7 +84,7 @@ def parsed(field: str, word: str) -> Any:
         return word
     if field in _LISTS:
         return word.split(_TOGETHER)
-    return parse_set(f"{field}={word}", SOURCE)[1].value
+    return amount(field, parse_set(f"{field}={word}", SOURCE)[1].value)
 
 
 def job_with(scenario: Scenario, field: str, value: Any) -> Job:
