@@ -251,3 +251,24 @@ def test_numbers_and_quantities_are_told_apart_from_names() -> None:
     assert spelled(36 * 2**30, "24GiB") == "36 GiB"
     assert spelled(17_295, 4096) == "17,295"
     assert field_named("micro-batch") == "micro_batch"
+
+
+@pytest.mark.parametrize(("field", "values"), [("gpus", [8, 16]), ("nodes", [1, 2])])
+def test_a_network_that_joins_the_nodes_of_other_rows_is_none_of_one_node(field: str, values: list[int]) -> None:
+    alone, joined = dsgen.what_if({**JOB, "network": "ib-hdr-200g"}, field, values).cases
+
+    assert alone.plan is not None
+    assert alone.plan.chosen == dsgen.plan(JOB).chosen
+    assert joined.plan is not None
+    assert joined.plan.job.network.fabric == "infiniband"
+
+
+def test_a_network_for_one_node_is_still_refused_where_all_rows_have_one() -> None:
+    with pytest.raises(dsgen.DsgenError, match="named for one node"):
+        dsgen.what_if({**JOB, "network": "ib-hdr-200g"}, "seq_len", [2048, 4096])
+
+
+def test_a_row_that_is_what_is_said_already_is_no_mistake() -> None:
+    told = dsgen.what_if({**JOB, "gpus": 8}, "gpus", [8, 4])
+
+    assert not any("changes nothing" in warning for warning in told.warnings)

@@ -10,7 +10,7 @@ from dsgen.jobs.assembly import ASSUMED_NETWORK, assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import FIELDS, NAMES, Scenario, ScenarioValue, amount, layers, parse_set
 from dsgen.shapes import units
-from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Origin, show
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.profiles import SECTIONS, yaml_name
@@ -23,6 +23,7 @@ _ALIASES = {"hardware": "hw", **{path: field for field, path in FIELDS.items()}}
 _NOT_ONE = ("file", "set")  # fields of a scenario that hold many things
 _TOGETHER = "+"  # between the names of a value that is a list
 _LISTS = ("lora_targets",)
+_COUNTS = ("gpus", "nodes")  # fields that decide whether there is a network
 
 
 def read(text: str) -> tuple[str, tuple[Any, ...]]:
@@ -90,11 +91,22 @@ def parsed(field: str, word: str) -> Any:
 def job_with(scenario: Scenario, field: str, value: Any) -> Job:
     """The job of a scenario in which one field has another value, whoever said what it was.
 
+    A network that is named for the many GPUs of a row joins nothing where another row has one node.
+
     Raises:
         DsgenError: A value that the field cannot have, or that contradicts the rest.
     """
     other = varied(scenario, field, value)
-    return assemble(layers(other), other.deepspeed)
+    try:
+        return assemble(layers(other), other.deepspeed)
+    except DsgenError:
+        if field not in _COUNTS or not _names_network(other):
+            raise
+        lonely = _without_network(other)
+        job = assemble(layers(lonely), lonely.deepspeed)
+        if job.nodes > 1:
+            raise
+        return job
 
 
 def varied(scenario: Scenario, field: str, value: Any) -> Scenario:
@@ -126,6 +138,17 @@ def _network(scenario: Scenario) -> bool:
     """Whether a scenario, or the file below it, says anything of the network."""
     said = bool(scenario.profiles.get("network")) or any(path.startswith("network.") for path, _ in scenario.sets)
     return said or bool(scenario.files) or (scenario.below is not None and _network(scenario.below))
+
+
+def _names_network(scenario: Scenario) -> bool:
+    named = bool(scenario.profiles.get("network"))
+    return named or (scenario.below is not None and _names_network(scenario.below))
+
+
+def _without_network(scenario: Scenario) -> Scenario:
+    profiles = {kind: names for kind, names in scenario.profiles.items() if kind != "network"}
+    below = _without_network(scenario.below) if scenario.below is not None else None
+    return attrs.evolve(scenario, profiles=profiles, below=below)
 
 
 def number(value: Any) -> float | None:

@@ -97,8 +97,9 @@ class WhatIf:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know of the jobs, each sentence once."""
-        return tuple(dict.fromkeys(warning for case in self.cases if case.plan for warning in case.plan.job.warnings))
+        """What a person should know of the jobs, each sentence once; not that a row is what is said already."""
+        said = dict.fromkeys(warning for case in self.cases if case.plan for warning in case.plan.job.warnings)
+        return tuple(one for one in said if not (one.startswith(f"{SOURCE}: ") and "changes nothing" in one))
 
 
 def what_if(scenario: Scenario, field: str, values: Sequence[Any], *, turning: bool = True) -> WhatIf:
