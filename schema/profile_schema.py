@@ -283,7 +283,7 @@ def scenario() -> dict[str, Any]:
         where, _, key = path.partition(".")
         for spelling in dict.fromkeys((field, field.replace("_", "-"))):
             fields[spelling] = {"$ref": f"{SHARED}#/$defs/{where}/properties/{key}"}
-            if field in SHORT:  # amount() of dsgen.jobs.scenarios reads it
+            if field in SHORT:  # dsgen.jobs.token_amounts reads it
                 short = {"type": "string", "pattern": f"^[0-9]+(\\.[0-9]+)? ?[{SHORT[field]}]$"}
                 fields[spelling] = {"anyOf": [fields[spelling], short]}
     pair = {"type": "string", "pattern": "^\\s*[^=\\s.][^=]*=\\s*\\S"}

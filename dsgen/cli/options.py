@@ -10,7 +10,8 @@ import click
 
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, amount, layers, merge, parse_set, read
+from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, layers, merge, parse_set, read
+from dsgen.jobs.token_amounts import amount
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 

@@ -10,6 +10,7 @@ import attrs
 
 from dsgen import catalog
 from dsgen.jobs.composed import plain_data
+from dsgen.jobs.token_amounts import amount
 from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, leaves, same, show
@@ -21,7 +22,6 @@ __all__ = [
     "NAMES",
     "Scenario",
     "ScenarioValue",
-    "amount",
     "is_scenario",
     "layers",
     "merge",
@@ -75,9 +75,12 @@ FIELDS = {
 USABLE = "hardware.usable_memory"
 _KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
 NAMES = (*_KINDS, *FIELDS, "deepspeed", "file", "set")  # of all fields
-_LENGTHS = ("seq_len", "target_len", "mean_len")  # of which 32k is 32 x 1024, as models have it
-_MANY = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}  # of total_tokens
-_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMBT])", re.IGNORECASE)
+# A key of one of these a file has that somebody names in a scenario's place: DeepSpeed's, Accelerate's, a program's.
+_OF_CONFIGS = (
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping", "bf16"),
+    *("fp16", "zero_optimization", "compute_environment", "distributed_type", "deepspeed_config", "base_model"),
+    *("model_name_or_path", "per_device_train_batch_size"),
+)
 _SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
@@ -109,16 +112,6 @@ class Scenario(Value):
     deepspeed: str | None = None
     rank: Rank = Rank.USER
     below: "Scenario | None" = None
-
-
-def amount(field: str, said: Any) -> Any:
-    """The number that a text means for a field that counts tokens (32k, 300B); anything else as it is."""
-    match = _AMOUNT.fullmatch(said) if isinstance(said, str) else None
-    if match is not None and field == "total_tokens":
-        return round(float(match[1]) * _MANY[match[2].upper()])
-    if match is not None and field in _LENGTHS and match[2].upper() == "K":
-        return round(float(match[1]) * 1024)
-    return said
 
 
 def merge(file: Scenario, options: Scenario) -> Scenario:
@@ -349,6 +342,14 @@ def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, ra
 
 
 def _unknown(path: str, name: str, origin: Origin) -> DsgenError:
+    if origin.line and path.partition(".")[0] in _OF_CONFIGS:
+        return mistake(
+            f"{path} is of a DeepSpeed config or of what names one",
+            must="a scenario has hw, model and what else is wished",
+            where=origin,
+            todo=f"dsgen memory and plan take it by --config {origin.source}, and dsgen adopt makes a scenario of it.",
+            code="unknown-name",
+        )
     return mistake(
         f"unknown field {path}",
         must=f"a scenario has {', '.join(NAMES)}",

@@ -327,3 +327,18 @@ def test_what_is_no_number_of_tokens_is_refused_as_it_was_written(tmp_path: Path
     path = write(tmp_path / "scenario.yaml", f"hw: a100-40g\nmodel: 7b\nseq_len: {said}\n")
 
     assert f"training.seq_len is {said}; it must be a whole number of at least 1" in error_of(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"train_batch_size": 8}',
+        "distributed_type: DEEPSPEED\n",
+        "model_name_or_path: a\n",
+        '{"bf16": {"enabled": true}}',
+    ],
+)
+def test_a_config_in_the_place_of_a_scenario_is_answered_with_what_takes_it(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "ds.json", text)
+
+    assert f"dsgen memory and plan take it by --config {path}, and dsgen adopt" in error_of(path)

@@ -8,7 +8,8 @@ import attrs
 
 from dsgen.jobs.assembly import ASSUMED_NETWORK, assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import FIELDS, NAMES, Scenario, ScenarioValue, amount, layers, parse_set
+from dsgen.jobs.scenarios import FIELDS, NAMES, Scenario, ScenarioValue, layers, parse_set
+from dsgen.jobs.token_amounts import amount
 from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Origin, show
