@@ -59,6 +59,26 @@ COMMUNICATION = (
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
     ),
     Cause(
+        code="connection-failed",
+        words="NCCL does not reach a rank at the address that it took",
+        level=CONSEQUENCE,
+        phase="init",
+        signs=(
+            Sign("NCCL error in:", r"(?s)^.{0,600}socket(?:Start|Poll)Connect"),  # its last error, some lines below
+            Sign("socketStartConnect"),
+            Sign("socketPollConnect"),
+        ),
+        why="The address is of an interface that the other node does not see (docker0, a bridge, 127.0.0.1), a "
+        "firewall is between them, or the rank at it ended.",
+        changes=(
+            "NCCL_SOCKET_IFNAME=eth0, the interface that `ip -br addr` shows with the nodes' own addresses, on every "
+            "node; NCCL_DEBUG=INFO says which one it took",
+            "look for the first error of the rank at that address",
+            "let every port through between the nodes: NCCL takes any",
+        ),
+        source="https://github.com/awslabs/awsome-distributed-ai/issues/192",
+    ),
+    Cause(
         code="ranks-differ",
         words="ranks call different collectives",
         signs=(
