@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import click
@@ -74,6 +75,22 @@ _OTHERS: dict[str, tuple[str, ...]] = {
     "tensor-parallel": ("--tp N",),
     "tensor-parallel-size": ("--tp N",),
     "optim": ("--optimizer NAME",),
+    "partition": ("--directive=--partition=gpu",),
+    "account": ("--directive=--account=NAME",),
+    "qos": ("--directive=--qos=NAME",),
+    "time": ("--directive=--time=24:00:00",),
+    "sbatch": ("--directive=OPTION",),
+    "ds-config": ("--config FILE",),
+    "deepspeed-config": ("--config FILE",),
+    "deepspeed-config-file": ("--config FILE",),
+    "vram": ("--gpu-memory SIZE",),
+    "gpu-mem": ("--gpu-memory SIZE",),
+    "ram": ("--host-memory SIZE",),
+    "cpu-memory": ("--host-memory SIZE",),
+    "ref-model": ("--gpu-memory-used SIZE",),
+    "reference-model": ("--gpu-memory-used SIZE",),
+    "tokens-per-second": ("--step-seconds S (the tokens of a step divided by it)",),
+    "step-time": ("--step-seconds S",),
     "model-name-or-path": ("--model NAME",),
     "config-file": ("--config FILE",),
     "output-dir": ("-o FILE",),
@@ -84,7 +101,7 @@ def no_such_option(error: click.NoSuchOption) -> str:
     """The message about an option that a command lacks: what it is called here, or click's own guess."""
     name = error.option_name.lstrip("-").replace("_", "-").lower()
     known = {option for parameter in _parameters(error.ctx) for option in parameter.opts}
-    meant = [words for words in _OTHERS.get(name, ()) if words.split()[0] in known]
+    meant = [words for words in _OTHERS.get(name, ()) if re.split(r"[ =]", words)[0] in known]
     if not meant:
         dashes = f"--{name}"
         meant = [dashes] if dashes in known else []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 from command_line import MAIN, refused
@@ -20,6 +22,8 @@ from dsgen.cli import COMMANDS, cli, other_words
         ("--num-gpus", "--gpus N"),
         ("--lora", "--method lora"),
         ("--json", "--format json"),
+        ("--vram", "--gpu-memory SIZE"),
+        ("--deepspeed-config", "--config FILE"),
     ],
 )
 def test_an_option_of_another_program_is_answered_with_ours(option: str, told: str) -> None:
@@ -28,6 +32,12 @@ def test_an_option_of_another_program_is_answered_with_ours(option: str, told: s
 
 def test_gpus_of_a_command_that_has_none_are_its_world_size() -> None:
     assert "here it is --world-size N." in refused("lint", "ds_config.json", "--gpus", "8")
+
+
+def test_options_of_slurm_are_directives_of_a_launch() -> None:
+    told = refused("launch", *MAIN, "--with", "slurm", "--partition", "gpu")
+
+    assert "here it is --directive=--partition=gpu." in told
 
 
 def test_what_nobody_says_is_left_to_click() -> None:
@@ -39,7 +49,7 @@ def test_every_word_that_is_offered_is_an_option_of_some_command() -> None:
     commands = [cli.get_command(context, name) for name in COMMANDS]
     known = {option for command in commands if command for parameter in command.params for option in parameter.opts}
 
-    offered = {words.split()[0] for many in other_words._OTHERS.values() for words in many}
+    offered = {re.split(r"[ =]", words)[0] for many in other_words._OTHERS.values() for words in many}
 
     assert offered <= known
 
