@@ -33,6 +33,10 @@ _MAKERS = (
 )  # words of a card's name that tell nothing
 _COUNTED = re.compile(r"(\d+)\s*[x*]\s*(\S.*)|(\S.*?)\s*[x*]\s*(\d+)", re.IGNORECASE)  # 8xH100, and H100x8
 
+_MIRRORS = ("unsloth", "nousresearch")  # unslothai/unsloth unsloth/models/mapper.py says of what
+_REBUILT = ("phi-",)  # which unsloth stores as a Llama
+_FOUR_BITS = re.compile(r"(?:-unsloth)?-bnb-4bit$")
+
 _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
 
 
@@ -75,7 +79,8 @@ def find(kind: str, name: str) -> Profile:
         return _resolve(sheet, ())
     if name and exists(name):
         return _from_path(kind, name)
-    if kind == "hardware" and (sheet := _card(name)) is not None:
+    sheet = _card(name) if kind == "hardware" else _mirrored(name) if kind == "model" else None
+    if sheet is not None:
         return _resolve(sheet, ())
     raise _unknown(kind, name)
 
@@ -95,7 +100,7 @@ def profile(name: str) -> Profile:
         sheet = _named(kind, name)
         if sheet is not None:
             return _resolve(sheet, ())
-    if (sheet := _card(name)) is not None:
+    if (sheet := _card(name) or _mirrored(name)) is not None:
         return _resolve(sheet, ())
     raise _unknown("", name)
 
@@ -129,6 +134,14 @@ def _card(name: str) -> Sheet | None:
 
     words = [word for word in re.split(r"[\s_-]+", name.casefold()) if word not in _MAKERS]
     return _named("hardware", profile_of(name) or "-".join(words)) if words else None
+
+
+def _mirrored(name: str) -> Sheet | None:
+    """The sheet of a model in a repository that holds another's weights again, in 4 bits or as they are."""
+    organisation, _, model = name.casefold().partition("/")
+    if organisation not in _MIRRORS or model.startswith(_REBUILT):
+        return None
+    return _named("model", _FOUR_BITS.sub("", model))
 
 
 def _at_hand() -> Profile:

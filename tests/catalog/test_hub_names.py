@@ -107,3 +107,27 @@ def test_the_index_holds_names_as_the_hub_writes_them() -> None:
     text = (profile_index.data_root() / "profiles" / "index.json").read_text("utf-8")
 
     assert json.dumps("Qwen/Qwen2.5-7B-Instruct") in text
+
+
+@pytest.mark.parametrize(
+    ("mirror", "name"),
+    [
+        ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "llama-3.1-8b"),
+        ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "qwen3-14b"),
+        ("unsloth/llama-3-8b-bnb-4bit", "llama-3-8b"),
+        ("NousResearch/Llama-2-7b-hf", "llama-2-7b"),
+    ],
+)
+def test_a_repository_that_holds_another_s_weights_again_is_that_model(mirror: str, name: str) -> None:
+    assert catalog.find("model", mirror).name == name
+    assert catalog.profile(mirror).name == name
+
+
+def test_a_mirror_has_the_facts_of_the_very_repository() -> None:
+    assert facts("unsloth/mistral-7b-v0.3-bnb-4bit") == facts("mistralai/Mistral-7B-v0.3")
+
+
+@pytest.mark.parametrize("name", ["unsloth/phi-4", "unsloth/", "somebody/Qwen3-14B-mine"])
+def test_what_is_stored_otherwise_or_by_others_is_not_guessed(name: str) -> None:
+    with pytest.raises(DsgenError, match="no model profile named"):
+        catalog.find("model", name)
