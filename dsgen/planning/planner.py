@@ -12,6 +12,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory import UNITS_OF, Place, estimate
 from dsgen.planning.candidates import Candidate, Search, search
 from dsgen.planning.lengths import long_step
+from dsgen.planning.whole_nodes import counts_on_a_whole_node
 from dsgen.shapes.units import gib
 from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
@@ -124,6 +125,8 @@ def decide(job: Job, search: Search) -> Plan:
         share = f"{chosen.cost.communication_share:.0%}"
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
     if said := long_step(job, chosen.strategy, chosen.cost.seconds):
+        warnings = (*warnings, said)
+    if said := counts_on_a_whole_node(job, chosen.memory.host):
         warnings = (*warnings, said)
     if chosen.parts.warning:
         warnings = (*warnings, chosen.parts.warning)

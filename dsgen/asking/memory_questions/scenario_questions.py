@@ -26,6 +26,7 @@ from dsgen.memory.secondary import is_counted
 from dsgen.memory.states import takes
 from dsgen.planning.candidates import search
 from dsgen.planning.planner import decide
+from dsgen.planning.whole_nodes import counts_on_a_whole_node
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.units import gib
@@ -78,7 +79,8 @@ def ask(job: Job) -> Question:
     said |= said_of(job)
     keys = meanings.uncounted(job.deepspeed, surface.load(job.version), counted(job, chosen))
     idle = idle_in_plans(job.training, job.provenance)
-    notes = (*job.warnings, *idle, *doubts(job, chosen), *not_counted(job, chosen, keys))
+    whole = counts_on_a_whole_node(job, estimate(job, chosen).host)
+    notes = (*job.warnings, *idle, *((whole,) if whole else ()), *doubts(job, chosen), *not_counted(job, chosen, keys))
     return Question(job=job, strategy=chosen, said=said, notes=notes)
 
 
