@@ -40,6 +40,14 @@ _FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_l
 _OPTIMIZERS = ("optim", "optimizer")
 # bitsandbytes' AdamW8bit by its names; the paged one's states are on the GPU too as long as there is room.
 _EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit")
+# Switches of a loss that never holds all logits: the Trainer's, TRL's, LLaMA-Factory's, Axolotl's.
+_CHUNKED = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy",
+            "cut_cross_entropy")  # fmt: skip
+# Which kernel of attention is asked for: transformers and TRL, ms-swift, LLaMA-Factory; and Axolotl's switches.
+_ATTENTIONS = ("attn_implementation", "attn_impl", "flash_attn")
+_KERNELS = {"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attn": "flash", "fa2": "flash",
+            "sdpa": "sdpa", "eager": "eager", "disabled": "eager"}  # fmt: skip
+_SWITCHED = {"flash_attention": "flash", "sdp_attention": "sdpa", "eager_attention": "eager"}
 _EVERY_MATRIX = ("all", "all-linear")
 # Arguments that move what is kept for backward to the node's RAM, and the values that ask for it: TRL's SFTConfig and
 # Axolotl (activation_offloading), Axolotl's older word (offload), and Unsloth's own checkpointing.
@@ -216,6 +224,12 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "reentrant", True
     if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):
         yield "optimizer", EIGHT_BITS
+    if any(values.get(name) is True for name in _CHUNKED):
+        yield "chunked_loss", True
+    asked = [kernel for name, kernel in _SWITCHED.items() if values.get(name) is True]
+    asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
+    if asked:
+        yield "attention", asked[0]
     yield from _adapters(values)
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
     if length is None and all(_is_count(values.get(name)) for name in _ANSWERS):

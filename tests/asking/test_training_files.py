@@ -136,3 +136,46 @@ def test_a_prompt_and_an_answer_make_a_sequence() -> None:
     Path("train.yaml").write_text("max_prompt_length: 512\nmax_completion_length: 1536\ndeepspeed: ds.json\n")
 
     assert of("train.yaml").job.seq_len == 2048
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "use_liger_kernel: true",
+        "enable_liger_kernel: true",
+        "liger_fused_linear_cross_entropy: true",
+        "use_liger: true",
+    ],
+)
+def test_a_loss_that_never_holds_all_logits_counts(said: str) -> None:
+    Path("train.yaml").write_text(f"{LLAMA_FACTORY}{said}\n")
+    wanted = {"hw": "a100-40g", "model": "7b", "gpus": 8}
+
+    held, adopted = of("train.yaml"), dsgen.adopt(wanted, "train.yaml").question
+
+    assert held.job.training.chunked_loss
+    assert held.said["chunked loss"].by == "train.yaml"
+    assert estimate(held.job, held.strategy).gpu.peak_bytes == estimate(adopted.job, adopted.strategy).gpu.peak_bytes
+
+
+def test_a_loss_that_holds_them_is_said_by_nobody_but_a_person() -> None:
+    Path("train.yaml").write_text(f"{LLAMA_FACTORY}use_liger_kernel: true\n")
+
+    assert not of("train.yaml", chunked_loss=False).job.training.chunked_loss
+
+
+@pytest.mark.parametrize(
+    ("said", "kernel"),
+    [
+        ("attn_implementation: flash_attention_2", "flash"),
+        ("attn_implementation: sdpa", "sdpa"),
+        ("attn_impl: eager", "eager"),
+        ("flash_attn: fa2", "flash"),
+        ("sdp_attention: true", "sdpa"),
+        ("flash_attn: auto", "flash"),  # dsgen's default
+    ],
+)
+def test_the_kernel_of_attention_counts(said: str, kernel: str) -> None:
+    Path("train.yaml").write_text(f"{LLAMA_FACTORY}{said}\n")
+
+    assert of("train.yaml").job.training.attention == kernel

@@ -49,7 +49,14 @@ _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says 
 _STAGE = "zero_optimization.stage"
 _WHOLE = 3  # the stage of zero.Init
 # What a training file says of a run, as `training_arguments` has it: wishes, and what a config may leave to it.
-_WISHES: Mapping[str, Callable[[Any], Any]] = {"method": str, "lora_rank": int, "lora_targets": tuple, "seq_len": int}
+_WISHES: Mapping[str, Callable[[Any], Any]] = {
+    "method": str,
+    "lora_rank": int,
+    "lora_targets": tuple,
+    "seq_len": int,
+    "chunked_loss": bool,
+    "attention": str,
+}
 _PROGRAM_S: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "micro_batch": (("train_micro_batch_size_per_gpu",), int),
     "accumulation": (("gradient_accumulation_steps", "train_batch_size"), int),
