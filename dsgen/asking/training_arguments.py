@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,8 @@ _ALIGNED = ("rl", "rlhf_type", "stage")
 _PAIRS = {"dpo": True, "ipo": True, "kto": True, "rm": False, "orpo": False, "cpo": False, "simpo": False}
 _GENERATE = ("grpo", "ppo", "rloo", "gkd")
 _OF_GRPO, _OF_DPO = ("num_generations",), ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
+_WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
+_OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -141,6 +144,56 @@ def read_arguments(path: str) -> TrainingArguments:
     from dsgen.documents.yaml.reader import entries, read_text
 
     values = {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+    return _told(values, path)
+
+
+def of_naming_file(file: str | None) -> TrainingArguments | None:
+    """The arguments of the file that names a config; None where it says nothing that a plan follows.
+
+    Of a launch script those of the one program in it that takes the Trainer's; nobody knows what others mean by theirs.
+
+    Raises:
+        DsgenError: It moves activations to the node's RAM.
+    """
+    if file is None:
+        return None
+    try:
+        if file.endswith(_ENDINGS):
+            return read_arguments(file)
+        return _told(_passed(file), file)
+    except DsgenError as error:
+        if error.code == "missing":
+            return None
+        raise
+
+
+def _passed(path: str) -> dict[str, Any]:
+    """The arguments of the training that a launch script starts; none where it starts several that differ."""
+    from dsgen.linting import launch_files
+
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, ValueError):  # what a script is read from may be gone, or no text
+        return {}
+    told = [{one.name: _typed(one.value) for one in start.arguments} for start in launch_files.starts(text, path)]
+    told = [values for values in told if _OF_TRAINER in values]
+    return told[0] if told and all(values == told[0] for values in told) else {}
+
+
+def _typed(text: str | None) -> Any:
+    """An argument as argparse or the Trainer's parser reads it: a bare switch is on."""
+    if text is None or text.lower() in ("true", "false"):
+        return text is None or text.lower() == "true"
+    kind = int if _WHOLE.fullmatch(text) else float if _FRACTION.fullmatch(text) else str
+    return kind(text)
+
+
+def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
+    """What arguments say that a scenario has too.
+
+    Raises:
+        DsgenError: None does, or they ask for what is not counted.
+    """
     for name, asking in _OFFLOADS.items():
         if any(values.get(name) == value for value in asking):
             raise mistake(
@@ -159,22 +212,6 @@ def read_arguments(path: str) -> TrainingArguments:
             code="missing",
         )
     return TrainingArguments(file=path, fields=fields, values=values)
-
-
-def of_naming_file(file: str | None) -> TrainingArguments | None:
-    """The arguments of the file that names a config; None where it is a script, or says nothing that a plan follows.
-
-    Raises:
-        DsgenError: It moves activations to the node's RAM.
-    """
-    if file is None or not file.endswith(_ENDINGS):
-        return None
-    try:
-        return read_arguments(file)
-    except DsgenError as error:
-        if error.code == "missing":
-            return None
-        raise
 
 
 def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments | None]:

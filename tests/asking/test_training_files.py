@@ -75,6 +75,31 @@ def test_a_script_is_no_training_file() -> None:
     assert of("train.sh").job.training.method == "full"
 
 
+SCRIPT = (
+    "N=4\ndeepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 True --use_liger_kernel "
+    "--per_device_train_batch_size 2 --gradient_accumulation_steps $N --gradient_checkpointing True "
+    "--model_max_length 1024 --lora_r 8 --q_lora True --deepspeed ds.json\n"
+)
+
+
+def test_the_arguments_of_the_trainer_in_a_launch_script_count() -> None:
+    Path("train.sh").write_text(SCRIPT)
+
+    question = of("train.sh")
+    training, chosen = question.job.training, question.strategy
+
+    assert (training.method, training.lora_rank, training.chunked_loss) == ("qlora", 8, True)
+    assert (question.job.seq_len, chosen.micro_batch, chosen.accumulation, chosen.checkpointing) == (1024, 2, 4, True)
+    assert question.said["micro-batch"].by == "train.sh"
+    assert dsgen.adopt({"hw": "a100-40g"}, "train.sh").question.job.names["model"] == "llama-2-7b"
+
+
+def test_of_several_trainings_in_a_script_that_differ_none_counts() -> None:
+    Path("train.sh").write_text(SCRIPT + SCRIPT.replace("--model_max_length 1024", "--model_max_length 4096"))
+
+    assert of("train.sh").job.training.method == "full"
+
+
 @pytest.mark.parametrize(
     "argument", ["gradient_checkpointing: offload", "gradient_checkpointing: unsloth", "activation_offloading: true"]
 )
