@@ -11,6 +11,7 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.linting import statements
+from dsgen.linting.launch_files import Started
 from dsgen.linting.sources import Source
 from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError, mistake
@@ -141,10 +142,7 @@ def read_arguments(path: str) -> TrainingArguments:
     Raises:
         DsgenError: Unreadable, broken, or it has none that dsgen knows.
     """
-    from dsgen.documents.yaml.reader import entries, read_text
-
-    values = {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
-    return _told(values, path)
+    return _told(_values(path), path)
 
 
 def of_naming_file(file: str | None) -> TrainingArguments | None:
@@ -160,24 +158,43 @@ def of_naming_file(file: str | None) -> TrainingArguments | None:
     try:
         if file.endswith(_ENDINGS):
             return read_arguments(file)
-        return _told(_passed(file), file)
+        return _told(*_passed(file))
     except DsgenError as error:
         if error.code == "missing":
             return None
         raise
 
 
-def _passed(path: str) -> dict[str, Any]:
-    """The arguments of the training that a launch script starts; none where it starts several that differ."""
+def _passed(path: str) -> tuple[dict[str, Any], str]:
+    """The arguments of the training that a launch script starts, and the file that has most of them: the script, or
+    the one it names (run_sft.py recipe.yaml, --config recipe.yaml); none where it starts several that differ."""
     from dsgen.linting import launch_files
 
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, ValueError):  # what a script is read from may be gone, or no text
-        return {}
-    told = [{one.name: _typed(one.value) for one in start.arguments} for start in launch_files.starts(text, path)]
-    told = [values for values in told if _OF_TRAINER in values]
-    return told[0] if told and all(values == told[0] for values in told) else {}
+        return {}, path
+    told = [_of_start(start, path) for start in launch_files.starts(text, path)]
+    told = [(values, file) for values, file in told if _OF_TRAINER in values]
+    return told[0] if told and all(one == told[0] for one in told) else ({}, path)
+
+
+def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
+    """What one command of a script tells its program: the words behind it come before those of a file."""
+    from dsgen.linting.wrapped_configs import named
+
+    words = [*start.files, *(one for one in start.arguments if one.name == "config")]
+    files = [named(one.value or "", path) for one in words if (one.value or "").endswith(_ENDINGS)]
+    file = next((str(one) for one in files if one is not None), None)
+    said = {one.name: _typed(one.value) for one in start.arguments}
+    return ({**_values(file), **said}, file) if file is not None else (said, path)
+
+
+def _values(path: str) -> dict[str, Any]:
+    """Every argument of a file by its name, whatever section it stands in."""
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
 
 
 def _typed(text: str | None) -> Any:

@@ -94,6 +94,23 @@ def test_the_arguments_of_the_trainer_in_a_launch_script_count() -> None:
     assert dsgen.adopt({"hw": "a100-40g"}, "train.sh").question.job.names["model"] == "llama-2-7b"
 
 
+@pytest.mark.parametrize("told", ["run_sft.py sft.yaml", "sft.py --config sft.yaml"])
+def test_a_recipe_that_a_script_gives_its_program_counts(told: str) -> None:
+    """As alignment-handbook and open-r1 start theirs: Accelerate's file has the config, the recipe has the rest."""
+    Path("zero3.yaml").write_text(
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\nmixed_precision: bf16\nnum_processes: 8\n"
+    )
+    Path("sft.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 2\nmax_length: 2048\nbf16: true\n"
+    )
+    Path("run.sh").write_text(f"accelerate launch --config_file zero3.yaml {told} --gradient_accumulation_steps 8\n")
+
+    question = dsgen.adopt({"hw": "a100-80g"}, "run.sh").question
+
+    assert (question.job.names["model"], question.job.seq_len) == ("qwen2.5-7b", 2048)
+    assert (question.strategy.micro_batch, question.strategy.accumulation) == (2, 8)
+
+
 def test_of_several_trainings_in_a_script_that_differ_none_counts() -> None:
     Path("train.sh").write_text(SCRIPT + SCRIPT.replace("--model_max_length 1024", "--model_max_length 4096"))
 
