@@ -53,11 +53,13 @@ class Told:
         uses: The configs it leads to, with what it says of them.
         files: Training files and Accelerate's that it names.
         missing: The names in it that no file has.
+        ranks: GPUs in all that its command line says, which those of the files do not change.
     """
 
     uses: tuple[Use, ...] = ()
     files: tuple[Path, ...] = ()
     missing: tuple[Fault, ...] = ()
+    ranks: int | None = None
 
 
 def is_training_json(config: Any) -> bool:
@@ -106,8 +108,11 @@ def _told(text: str, name: str, open_file: Callable[[Path], str | None], depth: 
         document = reader.read(text, name)
         return _of_wrapped(wrapped_configs.of(document)) if is_training_json(document.config) else Told()
     document = launch_files.read(text, name)
-    told = [_of_program(one, document, open_file, depth) for one in launch_files.starts(text, name)]
+    starts = launch_files.starts(text, name)
+    told = [_of_program(one, document, open_file, depth) for one in starts]
+    ranks = {one.ranks[0] if one.ranks is not None else None for one in starts}
     return Told(
+        ranks=ranks.pop() if len(ranks) == 1 else None,
         uses=tuple(use for one in told for use in one.uses),
         files=tuple(dict.fromkeys(file for one in told for file in one.files)),
         missing=tuple(fault for one in told for fault in one.missing),

@@ -155,7 +155,7 @@ def _claimed(files: Iterable[_File]) -> _Claims:
             claim = _File(_shown(use.config), True, path, use.target, use.ranks)
             claims.files.setdefault(_real(str(use.config)), claim)
         for file in told.files:
-            claims.files.setdefault(_real(str(file)), _File(_shown(file), True, path))
+            claims.files.setdefault(_real(str(file)), _File(_shown(file), True, path, None, told.ranks))
             waiting.append(_shown(file))
     for config, uses in claims.uses.items():  # where trainings differ in their GPUs, no number is the config's
         ranks = {use.ranks for use in uses if use.ranks is not None}
@@ -253,7 +253,7 @@ def _of_arguments(
     """A file that holds or names a config, and the files it names."""
     if not (file.named or wrapped.files or wrapped.document.config or wrapped.document.faults):
         return None  # a training file that leaves DeepSpeed out
-    ranks = wrapped.world_size or file.world_size
+    ranks = file.world_size or wrapped.world_size  # what starts it wins
     known = attrs.evolve(file, target=wrapped.target or file.target, world_size=ranks)
     from dsgen.linting import statements
 

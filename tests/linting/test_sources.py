@@ -285,3 +285,16 @@ def test_a_json_file_loads_no_yaml_reader(here: Path) -> None:
     folder = Path(sources.__file__).parents[2]
 
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": str(folder)})
+
+
+def test_the_gpus_of_a_command_come_before_those_of_accelerate_s_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("zero3.yaml").write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\nnum_processes: 8\n")
+    Path("run.sh").write_text("accelerate launch --config_file zero3.yaml --num_processes=7 train.py\n")
+    Path("two.sh").write_text("accelerate launch --config_file zero3.yaml train.py\n")
+
+    ranks = [{one.document.name: one.world_size for one in documents([name])} for name in ("run.sh", "two.sh")]
+
+    assert [one["zero3.yaml"] for one in ranks] == [7, 8]
