@@ -10,6 +10,7 @@ import attrs
 
 from dsgen import catalog
 from dsgen.jobs.composed import plain_data
+from dsgen.jobs.misplaced_files import of_config
 from dsgen.jobs.token_amounts import amount
 from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -75,12 +76,6 @@ FIELDS = {
 USABLE = "hardware.usable_memory"
 _KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
 NAMES = (*_KINDS, *FIELDS, "deepspeed", "file", "set")  # of all fields
-# A key of one of these a file has that somebody names in a scenario's place: DeepSpeed's, Accelerate's, a program's.
-_OF_CONFIGS = (
-    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping", "bf16"),
-    *("fp16", "zero_optimization", "compute_environment", "distributed_type", "deepspeed_config", "base_model"),
-    *("model_name_or_path", "per_device_train_batch_size"),
-)
 _SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
@@ -102,6 +97,7 @@ class Scenario(Value):
         files: Override files, in order.
         sets: Dotted path -> value; a path stands twice when it was said twice.
         deepspeed: The release the config is for; None is the newest known.
+        named: Kind -> where its profiles are named; what the command line names is not in it.
         rank: SITE for a file, USER for the command line.
     """
 
@@ -110,6 +106,7 @@ class Scenario(Value):
     files: tuple[str, ...] = ()
     sets: tuple[tuple[str, ScenarioValue], ...] = ()
     deepspeed: str | None = None
+    named: Mapping[str, Origin] = attrs.Factory(dict)
     rank: Rank = Rank.USER
     below: "Scenario | None" = None
 
@@ -120,6 +117,7 @@ def merge(file: Scenario, options: Scenario) -> Scenario:
         options,
         profiles={**file.profiles, **{kind: names for kind, names in options.profiles.items() if names}},
         deepspeed=options.deepspeed or file.deepspeed,
+        named={kind: origin for kind, origin in file.named.items() if not options.profiles.get(kind)},
         below=file,
     )
 
@@ -131,7 +129,7 @@ def layers(scenario: Scenario) -> tuple[Layer, ...]:
         DsgenError: An unknown profile or a broken file.
     """
     profiles = [
-        catalog.find(kind, name).layer
+        _profile(kind, name, scenario.named.get(kind)).layer
         for kind in catalog.KINDS
         for name in dict.fromkeys(scenario.profiles.get(kind, ()))
     ]
@@ -142,6 +140,14 @@ def layers(scenario: Scenario) -> tuple[Layer, ...]:
     if said is not None:
         written += _usable(said, written)
     return tuple(written)
+
+
+def _profile(kind: str, name: str, named: Origin | None) -> catalog.Profile:
+    """A profile; one that is not known is told with the place where it is named."""
+    try:
+        return catalog.find(kind, name)
+    except DsgenError as error:
+        raise (error.inside(named) if named is not None and error.where is None else error) from None
 
 
 def _gpu_memory(scenario: Scenario) -> ScenarioValue | None:
@@ -300,6 +306,7 @@ def of(values: Mapping[str, Any], source: str) -> Scenario:
 def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, rank: Rank) -> Scenario:
     """A scenario of its fields, each with the place where it was written; names of files may start at a folder."""
     profiles: dict[str, tuple[str, ...]] = {}
+    named: dict[str, Origin] = {}
     fields: dict[str, ScenarioValue] = {}
     sets: list[tuple[str, ScenarioValue]] = []
     files: tuple[str, ...] = ()
@@ -322,6 +329,8 @@ def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, ra
         if name in _KINDS:
             texts = _texts(value, name, origin)
             profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in texts) if folder else texts
+            if origin.line:
+                named[_KINDS[name]] = origin
         elif name in FIELDS:
             fields[name] = setting._replace(value=amount(name, value))
         elif name == "deepspeed":
@@ -338,18 +347,13 @@ def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, ra
             )
         else:
             raise _unknown(path, name, origin)
-    return Scenario(profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=rank)
+    whole = Scenario(profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=rank)
+    return attrs.evolve(whole, named=named)
 
 
 def _unknown(path: str, name: str, origin: Origin) -> DsgenError:
-    if origin.line and path.partition(".")[0] in _OF_CONFIGS:
-        return mistake(
-            f"{path} is of a DeepSpeed config or of what names one",
-            must="a scenario has hw, model and what else is wished",
-            where=origin,
-            todo=f"dsgen memory and plan take it by --config {origin.source}, and dsgen adopt makes a scenario of it.",
-            code="unknown-name",
-        )
+    if (misplaced := of_config(path, origin)) is not None:
+        return misplaced
     return mistake(
         f"unknown field {path}",
         must=f"a scenario has {', '.join(NAMES)}",

@@ -342,3 +342,13 @@ def test_a_config_in_the_place_of_a_scenario_is_answered_with_what_takes_it(tmp_
     path = write(tmp_path / "ds.json", text)
 
     assert f"dsgen memory and plan take it by --config {path}, and dsgen adopt" in error_of(path)
+
+
+def test_a_profile_that_is_not_known_is_told_with_the_place_that_names_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "scenario.yaml", "model: 7b\nhw: nope\n")
+    named = Scenario(profiles={"hardware": ("none-such",)})
+
+    assert error_of(path).startswith(f"{path}:2: no hardware profile named 'nope'")
+    with pytest.raises(DsgenError) as caught:  # the command line names another: the file is not to blame
+        job(merge(scenarios.read(path), named))
+    assert str(caught.value).startswith("no hardware profile named 'none-such'")
