@@ -57,9 +57,13 @@ _OFFLOADS = {
     "activation_offloading": (True, "legacy", "disk", "hidden_states"),
     "gradient_checkpointing": ("offload", "offload_disk", "unsloth"),
     "use_gradient_checkpointing": ("unsloth",),
+    "use_unsloth_gc": (True,),  # LLaMA-Factory's
 }
 # Keys of torch's reentrant checkpointing: in gradient_checkpointing_kwargs, and LLaMA-Factory's.
 _REENTRANT = ("use_reentrant", "use_reentrant_gc")
+# Keys of LLaMA-Factory's own, which recomputes, by the reentrant kind, where nobody says otherwise: its
+# model/model_utils/checkpointing.py.
+_OF_LLAMA_FACTORY = ("finetuning_type", "disable_gradient_checkpointing")
 _LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is what the program has by default
 # What programs call the base model: transformers' examples and LLaMA-Factory, Axolotl, ms-swift.
 _MODELS = ("model_name_or_path", "base_model", "model")
@@ -272,8 +276,12 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for dtype in ("bf16", "fp16"):
         if values.get(dtype) is True:
             yield "precision", dtype
-    if isinstance(values.get("gradient_checkpointing"), bool):
-        yield "checkpointing", "full" if values["gradient_checkpointing"] else "none"
+    recomputes = values.get("gradient_checkpointing")
+    if recomputes is None and any(name in values for name in _OF_LLAMA_FACTORY):
+        recomputes = values.get("disable_gradient_checkpointing") is not True
+        values = {"use_reentrant_gc": recomputes, **values}
+    if isinstance(recomputes, bool):
+        yield "checkpointing", "full" if recomputes else "none"
     if any(values.get(name) is True for name in _REENTRANT):
         yield "reentrant", True
     if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):

@@ -331,6 +331,9 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         adoption.write(str(tmp_path / "s.json"))
 
 
+RECOMPUTES = {"checkpointing": "full", "reentrant": True}  # LLaMA-Factory, where nobody says otherwise
+
+
 @pytest.mark.parametrize(
     ("text", "fields"),
     [
@@ -338,12 +341,12 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         ("use_peft: true\nload_in_4bit: true\nlora_r: 64\nlora_target_modules: [q_proj, v_proj]\n",
          {"method": "qlora", "lora_rank": 64, "lora_targets": ["q_proj", "v_proj"]}),
         ("finetuning_type: lora\nlora_rank: 16\nlora_target: all\nquantization_bit: 4\n",
-         {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"]}),
+         {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"], **RECOMPUTES}),
         ("adapter: qlora\nlora_r: 32\nload_in_4bit: true\n", {"method": "qlora", "lora_rank": 32}),
         ("adapter: lora\nlora_r: 8\nlora_target_linear: true\nmicro_batch_size: 2\nbf16: auto\n",
          {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"]}),
         ("use_peft: false\nlora_r: 8\nbf16: true\n", {"precision": "bf16"}),
-        ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16"}),
+        ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16", **RECOMPUTES}),
         ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps
         ("use_peft: true\nlora_target_modules: null\n", {"method": "lora"}),
         ("optim: adamw_8bit\n", {"optimizer": "AdamW8bit"}),

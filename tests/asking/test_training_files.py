@@ -221,3 +221,21 @@ def test_the_kernel_of_attention_counts(said: str, kernel: str) -> None:
     Path("train.yaml").write_text(f"{LLAMA_FACTORY}{said}\n")
 
     assert of("train.yaml").job.training.attention == kernel
+
+
+@pytest.mark.parametrize(
+    ("more", "checkpointing", "reentrant"),
+    [
+        ("", True, True),
+        ("disable_gradient_checkpointing: true\n", False, False),
+        ("use_reentrant_gc: false\n", True, False),
+    ],
+)
+def test_llama_factory_recomputes_where_nobody_says_otherwise(more: str, checkpointing: bool, reentrant: bool) -> None:
+    Path("train.yaml").write_text(LLAMA_FACTORY.replace("gradient_checkpointing: true\n", more))
+    wanted = {"hw": "a100-40g", "model": "7b", "gpus": 8}
+
+    held, adopted = of("train.yaml"), dsgen.adopt(wanted, "train.yaml").question
+
+    assert (held.strategy.checkpointing, held.job.training.reentrant) == (checkpointing, reentrant)
+    assert estimate(held.job, held.strategy).gpu.peak_bytes == estimate(adopted.job, adopted.strategy).gpu.peak_bytes

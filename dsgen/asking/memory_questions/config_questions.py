@@ -56,6 +56,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "seq_len": int,
     "chunked_loss": bool,
     "attention": str,
+    "reentrant": bool,
 }
 _PROGRAM_S: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "micro_batch": (("train_micro_batch_size_per_gpu",), int),
