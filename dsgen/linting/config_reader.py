@@ -97,6 +97,14 @@ def _none(path: str, sources: list[Source], held: list[Source]) -> DsgenError:
     whole = next((item.document.whole.config for item in sources if item.document.whole is not None), None)
     if not held and (known := _of_a_program(path, whole)) is not None:
         return known
+    if not held and sources and sources[0].document.kind == "launch" and sources[0].document.text.strip():
+        return mistake(
+            "it is a script, and names no DeepSpeed config that is there",
+            must="a command in it must start a program with one, such as --deepspeed ds_config.json",
+            where=path,
+            todo="Of a program that makes its own config say the run by options: --zero-stage 2 --micro-batch 1.",
+            code="missing",
+        )
     empty = not (sources and sources[0].document.text.strip()) or bool(held and not held[0].document.config)
     model = bool(held and "model_type" in held[0].document.config)
     return mistake(

@@ -181,3 +181,10 @@ def test_a_file_of_another_program_is_no_broken_config(text: str, said: str) -> 
     with pytest.raises(DsgenError) as refused:
         config_reader.read("train.yaml")
     assert said in str(refused.value)
+
+
+def test_a_script_that_names_no_config_is_told_what_it_is() -> None:
+    put("run.sh", "swift sft --model a --deepspeed zero2\n")
+
+    with pytest.raises(DsgenError, match="it is a script, and names no DeepSpeed config that is there"):
+        config_reader.read("run.sh")
