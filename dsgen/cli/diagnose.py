@@ -35,6 +35,7 @@ def command(
     from dsgen.diagnosing import blocks, diagnose
     from dsgen.report import diagnosis as report
 
+    _refuse_scenario(log)
     said = scenario is not None or config is not None or _says(options, world_size)
     question = question_from(scenario, config, gpus_from(options, world_size)) if said else None
     answer = diagnose(blocks(log), question)
@@ -43,6 +44,21 @@ def command(
     else:
         emit(report.text(answer, width()), "diagnosis")
     return OK if answer.code is None else FOUND
+
+
+def _refuse_scenario(log: str) -> None:
+    """Refuse a scenario in the place of the log: of it nothing wrong would be known."""
+    from dsgen.jobs.scenarios import is_scenario
+    from dsgen.shapes.errors import DsgenError, mistake
+
+    try:
+        if not is_scenario(log):
+            return
+    except DsgenError:  # not there, or no YAML: it is read as a log
+        return
+    raise mistake(
+        "it is a scenario", must="the log comes first", where=log, todo=f"Such as dsgen diagnose train.log {log}."
+    )
 
 
 def _says(options: dict[str, Any], world_size: str | None) -> bool:

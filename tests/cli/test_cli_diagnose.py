@@ -124,3 +124,11 @@ def test_a_log_comes_by_a_pipe() -> None:
     assert done.returncode == 1
     assert done.stdout.startswith(b"out of GPU memory on rank 3")
     assert done.stderr == b""
+
+
+def test_a_scenario_in_the_place_of_the_log_is_refused(log: str, tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text("hw: a100-40g\nmodel: 7b\n")
+
+    for names in ([str(path)], [str(path), log]):
+        assert f"{path}: it is a scenario; the log comes first" in refused("diagnose", *names)
