@@ -34,6 +34,7 @@ _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "tar
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _WHOLE = 3  # the stage of zero.Init
+_OPENED = {"trace": "; open it in ui.perfetto.dev or chrome://tracing", "html": "; open it in a browser"}
 _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
 
 
@@ -131,6 +132,7 @@ def command(
         click.echo(shown, nl=False)
     else:
         write_atomically(output, shown)
+        click.echo(f"wrote {output}{_OPENED.get(form, '')}", err=True)
     verdict = simulation.estimate.verdict if simulation.limits else Verdict.FITS
     if verdict is Verdict.UNCERTAIN:
         click.echo("warning: it is not certain to fit: see the interval of each place", err=True)

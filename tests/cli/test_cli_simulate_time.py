@@ -168,10 +168,11 @@ def test_the_trace_has_a_row_for_each_queue_and_every_interval(tmp_path: Path) -
     assert next(one for one in drawn if one["cat"] == "all-gather, infiniband")["args"] == {"bytes": 10**9}
 
 
-def test_the_trace_goes_to_a_file(here: Path) -> None:
+def test_the_trace_goes_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert by_config(here, "--hw", "a100-80g", "--network", "ib-hdr-200g", "--format", "trace", "-o", "step.json") == 0
 
     assert json.loads((here / "step.json").read_text("utf-8"))["displayTimeUnit"] == "ms"
+    assert "wrote step.json; open it in ui.perfetto.dev" in capsys.readouterr().err
 
 
 def test_a_trace_without_hardware_is_refused_before_anything_runs(
