@@ -19,6 +19,8 @@ DIFFERING: tuple[tuple[str, dict[str, int]], ...] = (
     ("Qwen/Qwen2.5-7B-Instruct", {"max_positions": 32768}),
     ("Qwen/Qwen2.5-Coder-7B-Instruct", {"max_positions": 32768}),
     ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", {"tied_embeddings": False}),
+    ("Qwen/Qwen2.5-Math-7B", {"max_positions": 4096}),
+    ("codellama/CodeLlama-13b-hf", {"vocab_size": 32016, "max_positions": 16384}),
     ("Qwen/Qwen3-8B-Base", {"max_positions": 32768}),
     ("Qwen/Qwen3-30B-A3B-Instruct-2507", {"max_positions": 262144}),
     ("microsoft/Phi-3-mini-128k-instruct", {"max_positions": 131072, "sliding_window": 262144}),
