@@ -140,6 +140,7 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
         click.echo(f"note: {files} excluded by {excluded[0].by}", err=True)
     if not (linted or excluded or wrong):
         click.echo(f"note: no config file in {', '.join(paths)}", err=True)
+    _say_empty(linted)
     _say_idle(said, linted)
     return linted, bool(wrong) or nothing
 
@@ -148,6 +149,16 @@ def nothing_there(file: Linted, named: Sequence[str]) -> Fault | None:
     """Why a name that a person gave leads to nothing that can be read: their mistake, not a finding alone."""
     faults = [fault for rule, fault in file.document.faults if rule == _UNREADABLE]
     return faults[0] if faults and (file.piped or file.document.name in named) else None
+
+
+def _say_empty(linted: Sequence[Linted]) -> None:
+    """Say of the files that hold no config and name none: that nothing was found wrong says nothing of them."""
+    naming = {file.source.of for file in linted}
+    for file in linted:
+        document = file.document
+        if document.config is None and not document.faults and document.name not in naming:
+            said = f"{document.name} holds no DeepSpeed config and names none, so nothing is checked"
+            click.echo(f"note: {said}", err=True)
 
 
 def _say_idle(said: Settings, linted: Sequence[Linted]) -> None:

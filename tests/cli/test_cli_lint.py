@@ -122,6 +122,16 @@ def test_an_empty_folder_is_said(run: Run) -> None:
     assert (code, err) == (0, "note: no config file in dir\n")
 
 
+def test_a_training_file_without_a_config_is_said_to_be_unchecked(run: Run) -> None:
+    put("sft.yaml", "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 2\nbf16: true\n")
+    put("named.yaml", "model_name_or_path: Qwen/Qwen2.5-7B\ndeepspeed: ds.json\n")
+    put("ds.json", GOOD.replace("}", ', "zero_optimization": {"stage": 2}}'))
+
+    code, _, err = run("lint", "sft.yaml", "named.yaml")
+
+    assert (code, err) == (0, "note: sft.yaml holds no DeepSpeed config and names none, so nothing is checked\n")
+
+
 # --- mistakes
 
 
