@@ -251,6 +251,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *(left_open(said, known) if whole is None else ()),
             *folded.warnings,
             *_spread(cluster, nodes, per_node, hardware.gpus_per_node, names.get("hardware", "as it is said")),
+            *_thinned(cluster, per_node, hardware.gpus_per_node, provenance),
             *warnings,
             *_paged(wishes, provenance),
             *contradictions(hardware, model, wishes, provenance, known.version),
@@ -303,6 +304,16 @@ def _spread(cluster: Cluster, nodes: int, per_node: int, full: int, hardware: st
     has = "" if per_node == full else f", where one has {full}"
     otherwise = "say --nodes, or --set hardware.gpus_per_node=N for nodes of another size"
     return (f"{cluster.gpus} GPUs {SPREAD} {nodes} nodes of {per_node}{has}, by the hardware {hardware}; {otherwise}",)
+
+
+def _thinned(cluster: Cluster, per_node: int, full: int, provenance: Provenance) -> tuple[str, ...]:
+    """That fewer GPUs than may be meant stand in a node, where a stronger layer says GPUs, and a weaker one nodes."""
+    gpus, nodes = provenance.winner("cluster.gpus"), provenance.winner("cluster.nodes")
+    if gpus is None or nodes is None or gpus.rank <= nodes.rank or per_node == full or cluster.gpus is None:
+        return ()
+    whole = math.ceil(cluster.gpus / full)
+    said = f"{nodes.origin} says {cluster.nodes} nodes, so {cluster.gpus} GPUs are {per_node} in each"
+    return (f"{said}, where one has {full}; --nodes {whole} for whole ones",)
 
 
 def _paged(wishes: Training, provenance: Provenance) -> Iterator[str]:

@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.jobs.assembly import canonical
+from dsgen import catalog
+from dsgen.jobs.assembly import assemble, canonical
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
 from dsgen.shapes.profiles import SECTIONS, yaml_name
@@ -20,6 +21,10 @@ def error_of(overrides: dict[str, Any]) -> str:
     with pytest.raises(DsgenError) as caught:
         dsgen.job(BASE | overrides)
     return str(caught.value)
+
+
+def layer_of(rank: Rank, origin: Origin, **cluster: int) -> Layer:
+    return Layer(origin.source, rank, tuple(Override(f"cluster.{k}", v, origin, rank) for k, v in cluster.items()))
 
 
 def canonical_path(path: str, value: Any = 1) -> tuple[str, Any]:
@@ -227,6 +232,22 @@ def test_several_nodes_without_a_network_are_assumed_on_a_slow_one_and_it_is_sai
 
     assert job.network.fabric == "ethernet"
     assert job.warnings == ("no network named for 2 nodes: assumed ethernet-25g; name yours with --network",)
+
+
+def test_a_later_word_about_gpus_that_thins_out_nodes_is_said() -> None:
+    """A scenario of 8 full nodes, and fewer GPUs in a stronger layer: 4 in each of 8 are hardly what was meant."""
+    profiles = {"hardware": "a100-40g", "model": "1b", "network": "ib-hdr-200g"}
+    base = [catalog.find(kind, name).layer for kind, name in profiles.items()]
+    base.append(layer_of(Rank.SITE, Origin("wide.scenario.yaml", 4), nodes=8))
+
+    def said(**words: int) -> list[str]:
+        job = assemble([*base, layer_of(Rank.USER, Origin("--set"), **words)])
+        return [text for text in job.warnings if "in each" in text]
+
+    assert said(gpus=32) == [
+        "wide.scenario.yaml:4 says 8 nodes, so 32 GPUs are 4 in each, where one has 8; --nodes 4 for whole ones"
+    ]
+    assert said() == said(gpus=64) == said(gpus=32, nodes=8) == []
 
 
 def test_nodes_that_nobody_counted_are_named() -> None:
