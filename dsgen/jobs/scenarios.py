@@ -347,8 +347,15 @@ def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, ra
             )
         else:
             raise _unknown(path, name, origin)
-    whole = Scenario(profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=rank)
-    return attrs.evolve(whole, named=named)
+    return Scenario(
+        profiles=profiles,
+        named=named,
+        fields=fields,
+        files=files,
+        sets=tuple(sets),
+        deepspeed=deepspeed,
+        rank=rank,
+    )
 
 
 def _unknown(path: str, name: str, origin: Origin) -> DsgenError:

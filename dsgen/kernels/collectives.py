@@ -123,7 +123,7 @@ def _exchange_seconds(rates: Rates, size_bytes: float, ranks: int, inside: int, 
     start = BASE_SECONDS["Simple"] + START_SECONDS["Simple"]
     if ranks == inside:
         return start + _hop(rates.intra, "Simple") + within
-    out = rates.inter.bytes_per_second * rates.inter.share / groups
+    out = rates.inter.bytes_per_second * _share_between(rates, inside, groups) / groups
     between = inside * size_bytes * (ranks - inside) / ranks / max(out, 1.0)
     return start + _hop(rates.inter, "Simple", network=True) + max(within, between)
 
@@ -150,6 +150,11 @@ def _far(nodes: int) -> float:
     return min(1.0, max(0.0, far))
 
 
+def _share_between(rates: Rates, inside: int, groups: int) -> float:
+    """Of the network's rate, by how many ranks of a node send at once."""
+    return rates.inter.share if inside * groups == 1 else rates.inter.share_across
+
+
 def _speed(rates: Rates, kind: str, inside: int, nodes: int, groups: int) -> float:
     """Bytes/s at which the ring of large messages moves, over the slowest link that it crosses."""
     intra, inter = rates.intra, rates.inter
@@ -159,9 +164,10 @@ def _speed(rates: Rates, kind: str, inside: int, nodes: int, groups: int) -> flo
     within = max(intra.bytes_per_second * share, 1.0)
     if nodes == 1:
         return within
-    between = max(inter.bytes_per_second * inter.share / groups, 1.0)
+    outside = _share_between(rates, inside, groups)
+    between = max(inter.bytes_per_second * outside / groups, 1.0)
     if kind == "all_reduce" and nodes == 2:  # the tree sends each half once, the ring twice
         between *= 2 * (nodes * inside - 1) / (nodes * inside)
     if kind in RINGS and inter.direct:
-        between *= (min(1.0, RING_SHARE / inter.share)) ** _far(nodes)
+        between *= (min(1.0, RING_SHARE / outside)) ** _far(nodes)
     return between if inside == 1 else min(within, between)

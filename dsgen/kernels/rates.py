@@ -19,8 +19,8 @@ class Link(NamedTuple):
     Attributes:
         kind: nvlink, xgmi, pcie, ethernet, memory, none; infiniband, roce, efa, ethernet between nodes.
         bytes_per_second: Line rate, one direction: of one GPU inside a node, of one node between nodes.
-        share: Share of it that the ring of a large collective reaches on the wire.
-        share_across: The same where its ranks span the sockets of a node.
+        share: Share of it that the ring of a large collective reaches on the wire; between nodes of one rank each.
+        share_across: The same where its ranks span the sockets of a node; between nodes where ranks of one share it.
         latency_seconds: One hop of a ring, in the protocol LL128 of NCCL.
         direct: GPUs reach each other (peer-to-peer, RDMA) without the host's copying.
     """
@@ -155,7 +155,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
         nvme_write_bytes_per_second=hardware.nvme_write_bandwidth_bytes_per_second,
         gpus_per_node=hardware.gpus_per_node,
         intra=_intra(hardware),
-        inter=_inter(network, hardware.gpus_per_node),
+        inter=_inter(network),
         nearest=None if hardware.product_efficiency is not None else family.measured_on,
     )
 
@@ -178,13 +178,13 @@ def _intra(hardware: "Hardware") -> Link:
     )
 
 
-def _inter(network: "Network", gpus: int) -> Link:
-    share = _over_tcp(network.bandwidth_bytes_per_second, gpus) if over_tcp(network) else NETWORKS[network.fabric]
+def _inter(network: "Network") -> Link:
+    alone, several = _over_tcp(network) if over_tcp(network) else (NETWORKS[network.fabric],) * 2
     return Link(
         kind=network.fabric,
         bytes_per_second=network.bandwidth_bytes_per_second,
-        share=share,
-        share_across=share,
+        share=alone,
+        share_across=several,
         latency_seconds=network.latency_seconds,
         direct=network.rdma,
     )
@@ -195,6 +195,9 @@ def over_tcp(network: "Network") -> bool:
     return network.fabric != "none" and not network.rdma
 
 
-def _over_tcp(bytes_per_second: float, gpus: int) -> float:
-    faster = math.log(max(bytes_per_second, TCP.full_to) / TCP.full_to) / math.log(TCP.less_from / TCP.full_to)
-    return (TCP.share if gpus > 1 else TCP.alone) * (1.0 - (1.0 - TCP.less) * min(faster, 1.0))
+def _over_tcp(network: "Network") -> tuple[float, float]:
+    """Share of the line rate that one rank of a node reaches, and that several do."""
+    rate = max(network.bandwidth_bytes_per_second, TCP.full_to)
+    faster = math.log(rate / TCP.full_to) / math.log(TCP.less_from / TCP.full_to)
+    left = 1.0 - (1.0 - TCP.less) * min(faster, 1.0)
+    return TCP.alone * left, TCP.share * left

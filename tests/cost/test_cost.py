@@ -439,6 +439,19 @@ def test_the_interval_over_tcp_reaches_as_far_as_what_was_measured_of_it(make_jo
     assert 0.75 < reached["ethernet-10g"][0] < LOW
 
 
+def test_over_tcp_one_gpu_of_a_large_node_has_the_network_to_itself(make_job):
+    """Two GPUs of two nodes of eight reach what two nodes of one GPU do, and more each than four of two nodes."""
+    speeds = {}
+    for gpus, full in ((2, 8), (2, 1), (4, 8)):
+        wishes = {"zero_stage": 3, "micro_batch": 1, "accumulation": 1, "seq_len": 512, "checkpointing": "full"}
+        said = {"cluster": {"gpus": gpus, "nodes": 2}, "hardware.gpus_per_node": full, "training": wishes}
+        job = make_job("a100-80g", "1b", profiles=["ethernet-25g"], **said)
+        speeds[gpus, full] = cost(job, plan(job).chosen.strategy).tokens_per_second_per_gpu
+
+    assert speeds[2, 8] == pytest.approx(speeds[2, 1], rel=0.01)
+    assert speeds[2, 8] > 1.5 * speeds[4, 8]
+
+
 def test_the_interval_holds_what_a_gpu_without_data_would_have_with_kernels_of_its_own(make_job):
     """Every card with data, as if nobody had measured it, is where its own kernels put it: but for A10, of 150 W."""
     outside = []
