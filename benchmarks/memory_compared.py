@@ -174,7 +174,7 @@ def differences_on_the_host(item: Compared) -> list[Difference]:
         return []
     ranks = item.case.job().gpus_per_node
     simulated = {name: ranks * size for name, size in item.simulated["host"].items()}
-    ours = item.ours.phases[-1].host
+    ours = {name: size for name, size in item.ours.phases[-1].host.items() if name != "temporaries"}  # gone by then
     whole = sum(simulated.values())
     return [Difference(name, simulated.get(name, 0), ours.get(name, 0), whole) for name in {*simulated, *ours}]
 

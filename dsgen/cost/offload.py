@@ -6,7 +6,14 @@ from dsgen.cost.handling import GATHERS
 from dsgen.cost.optimizer_step import adam_bytes
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import must_reenter, recomputed
-from dsgen.kernels import Rates, copy_seconds, cpu_adam_seconds, host_traffic_seconds, nvme_seconds
+from dsgen.kernels import (
+    Rates,
+    copy_seconds,
+    cpu_adam_seconds,
+    host_traffic_seconds,
+    new_memory_seconds,
+    nvme_seconds,
+)
 from dsgen.memory.gathers import gathers
 from dsgen.memory.numbers import Numbers
 from dsgen.memory.runs import Run
@@ -74,8 +81,11 @@ def host_step_seconds(job: Job, strategy: Strategy, rates: Rates, numbers: Numbe
         rates, own, ranks_per_node=ranks, bytes_per_element=adam_bytes(job, strategy), launcher=launcher
     )
     if strategy.offload_param == "none":
-        # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
+        # At stage 3 torch casts into a tensor of its own, new each time and not page-locked (stage3.py,
+        # _reassign_or_swap_out_partitioned_parameters; aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda).
         step += copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS and strategy.buffers.locked)
+        if strategy.stage == GATHERS and size < FP32:
+            step += new_memory_seconds(size * own)
     step += host_traffic_seconds(rates, HOST_STEP_BYTES * own, ranks_per_node=ranks, launcher=launcher)
     if strategy.offload_optimizer == "nvme":
         moved = own * ranks * NVME_STATE_BYTES

@@ -11,6 +11,7 @@ from dsgen.kernels.host_work import (
     four_bit_seconds,
     hook_seconds,
     host_traffic_seconds,
+    new_memory_seconds,
     nvme_seconds,
 )
 from dsgen.kernels.products import product_seconds
@@ -31,6 +32,7 @@ __all__ = [
     "fused_kernel",
     "hook_seconds",
     "host_traffic_seconds",
+    "new_memory_seconds",
     "nvme_seconds",
     "product_seconds",
     "rates",

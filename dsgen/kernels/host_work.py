@@ -6,7 +6,7 @@ from dsgen.kernels.rates import Rates
 
 __all__ = ["LAUNCHERS", "USUAL_LAUNCHER", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "four_bit_seconds",
            "hook_seconds",
-           "host_traffic_seconds", "nvme_seconds", "threads_per_rank"]  # fmt: skip
+           "host_traffic_seconds", "new_memory_seconds", "nvme_seconds", "threads_per_rank"]  # fmt: skip
 
 # Operators that the host could launch while bitsandbytes' Python is at a 4-bit layer in one pass (checks, an
 # autograd.Function, two custom operators), its three launches not counted: 88 us forward and 50 backward with
@@ -22,6 +22,11 @@ COPY_SECONDS = 10e-6  # an asynchronous copy's fixed cost: launch, and the engin
 # What one core moves in torch's casts from fp32 to bf16 (23.2 GB/s) and copies (25.5); scaling in place reaches 40:
 # torch 2.13, one thread, 800 MB, EPYC of 2023, measured for this project.
 CORE_STREAM_BYTES_PER_SECOND = 23e9
+# Memory that the kernel gives anew, as who writes it first has it: 1.5 us a page of 4 KiB, for 200e6 elements take
+# 0.15 s longer to be cast from fp32 into 400 MB of it than into used memory (torch 2.13, glibc, Linux 6.18, one thread,
+# measured for this project; two threads 0.11 s). That more threads gain no more is not measured; it agrees with
+# Llama-3.1-8B at stage 3 on eight H200 and B200 (stas00/ml-engineering): 2 GB a rank, and about 0.9 s of a step.
+NEW_MEMORY_BYTES_PER_SECOND = 2.7e9
 ADAM_BYTES = 28  # read and written weight and moments, read gradient, fp32
 # Of the RAM's peak bandwidth that CPU Adam reaches with enough threads: 285 of 384 GB/s on Grace (DeepSpeed's
 # superoffload_grace_adam.png).
@@ -122,6 +127,17 @@ def host_traffic_seconds(rates: Rates, size_bytes: float, *, ranks_per_node: int
         launcher: One of `LAUNCHERS`; decides the threads of a rank.
     """
     return size_bytes / _host_speed(rates, CORE_STREAM_BYTES_PER_SECOND, ranks_per_node, launcher)
+
+
+def new_memory_seconds(size_bytes: float) -> float:
+    """What a rank's first writes to memory take that the kernel gives it anew, beside the writing.
+
+    glibc gives large blocks back when they are freed, so a large temporary tensor is new memory each time.
+
+    Args:
+        size_bytes: Of the tensor.
+    """
+    return size_bytes / NEW_MEMORY_BYTES_PER_SECOND
 
 
 def _host_speed(rates: Rates, core: float, ranks_per_node: int, launcher: str) -> float:

@@ -157,5 +157,7 @@ class HostCosts(NamedTuple):
 # forwards and backwards nine are told within 15 %, and the tenth, which was unsteady, within a half. Not all hosts are
 # as slow: see FAST_HOST of dsgen.cost.steps.
 # Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
-# Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
+# Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes. That is of a
+# whole step, with scaling and cast in it (0.6 of 4.4 ns); as Adam's alone (7.3e9) steps beside an H200 were told 10 to
+# 22 % too short instead of 4 to 16 (docs/gpu.md).
 HOST = HostCosts(11e-6, 22e-6, 2.5e-6, 50e-6, 25e-6, 460e-6, 6.3e9)

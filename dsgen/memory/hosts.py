@@ -17,7 +17,7 @@ class Host(NamedTuple):
     """One node.
 
     Attributes:
-        phases: load, init and training -> part -> bytes in RAM.
+        phases: load, init, training, and step where that takes more -> part -> bytes in RAM.
         pinned: Bytes of the training parts that are page-locked, where torch rounds up to a power of two.
         nvme: Part -> bytes on the local drives.
         phase, peak: The one of them that takes most RAM, and its bytes.
@@ -49,7 +49,7 @@ def host(
     Args:
         ranks: Ranks of one node.
         layout: Anything with stage, offload_optimizer and offload_param.
-        swapped: Tensors that NVMe swapping holds, and elements of a group of them.
+        swapped: Tensors that NVMe swapping holds, and elements of a group that is stepped at once.
         states: The states.
         accumulates: Gradients of earlier passes are there.
         coming: What the model takes while it loads.
@@ -60,6 +60,8 @@ def host(
     training: dict[str, int] = {}
     pinned = 0
     largest = states.tensors.largest
+    tensors, elements = swapped
+    group = min(own, elements + largest // states.ranks)  # it ends with a whole tensor
     if layout.offload_optimizer == "cpu":
         training["fp32 master weights"] = ranks * states.master
         training["optimizer states"] = ranks * states.moments
@@ -72,8 +74,6 @@ def host(
                 training["gradients"] += ranks * size * states.kept
         pinned += sum(training.values()) - training["optimizer states"]
     elif layout.offload_optimizer == "nvme":
-        tensors, elements = swapped
-        group = min(own, elements + largest // states.ranks)  # a group ends with a whole tensor
         training["offload buffers"] = ranks * tensors * FP32 * group
         training["gradients"] = ranks * size * own
         pinned += sum(training.values())
@@ -88,6 +88,10 @@ def host(
     stored = _nvme(ranks, layout, states)
     loading = {"weights": coming.ram}
     phases = {"load": loading, "init": {"weights": ranks * flat} if flat else loading, "training": training}
+    if layout.stage == 3 and layout.offload_optimizer != "none" and layout.offload_param == "none" and size < FP32:
+        # torch casts a group into a tensor of its own before it goes to the GPU (stage3.py,
+        # _reassign_or_swap_out_partitioned_parameters; aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda).
+        phases["step"] = {**training, "temporaries": ranks * size * group}
     sizes = {name: sum(parts.values()) for name, parts in phases.items()}
     phase = max(phases, key=lambda name: sizes[name])  # the first of equals
     return Host(phases, pinned, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)

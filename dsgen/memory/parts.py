@@ -85,8 +85,8 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
 
 def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False) -> Parts:
     """Those of a layout that `layouts` offers, which asked before whether it is counted."""
-    swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
-    node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
+    swapped = buffers.swap_buffers if layout.offload_optimizer == "nvme" else 0
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, swapped, buffers.sub_group
     return _parts(*_telling(job, layout, buffers, passes, single), node)
 
 

@@ -94,9 +94,9 @@ def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: 
     sure, *either, later = passes_of(job, strategy, strategy.buffers, strategy.accumulation, single)
     lower = [_lower(either, name, micro_batch) for name in _PASSES]
     first = (*sure, *(one for one in lower if one is not None))
-    unstepped = _unstepped(job, strategy, ram["training"])
+    unstepped, stepping = _unstepped(job, strategy, ram["training"]), ram.get("step", ram["training"])
     steps = [
-        [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, moments, ram["training"])]
+        [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, moments, stepping)]
         for step, moments, host in ((1, first, unstepped), (2, later, ram["training"]))
     ]
     alike = all(one._replace(step=0) == other._replace(step=0) for one, other in zip(*steps, strict=True))

@@ -78,9 +78,18 @@ def _groups(inside: int, ranks_per_node: int) -> int:
     return max(ranks_per_node // max(inside, 1), 1)
 
 
-def host_seconds(size_bytes: int, rates: Rates, ranks_per_node: int, launcher: str) -> float:
-    """How long the host's cores take for what an operator reads and writes, every rank of the node at once."""
-    return kernels.host_traffic_seconds(rates, size_bytes, ranks_per_node=ranks_per_node, launcher=launcher)
+def host_seconds(size_bytes: int, new_bytes: int, rates: Rates, ranks_per_node: int, launcher: str) -> float:
+    """How long the host's cores take for what an operator reads and writes, every rank of the node at once.
+
+    Args:
+        size_bytes: What is read and written.
+        new_bytes: Of it, what is written to memory that the kernel gives anew.
+        rates: The node.
+        ranks_per_node: Ranks that share it.
+        launcher: What started them.
+    """
+    moved = kernels.host_traffic_seconds(rates, size_bytes, ranks_per_node=ranks_per_node, launcher=launcher)
+    return moved + kernels.new_memory_seconds(new_bytes)
 
 
 def adam_seconds(elements: int, size_bytes: int, rates: Rates, ranks_per_node: int, launcher: str) -> float:

@@ -262,7 +262,7 @@ class _Replay:
         self._clocks.pay(self._rates.dispatch_seconds + copied)
 
     def _host(self, _: int, entry: Entry) -> None:
-        seconds = durations.host_seconds(entry[2], self._rates, self._ranks, self._launcher)
+        seconds = durations.host_seconds(entry[2], entry[3], self._rates, self._ranks, self._launcher)
         self._work(self._rates.dispatch_seconds + seconds, _HOST_WORK, entry[1], entry[2])
 
     def _adam(self, _: int, entry: Entry) -> None:

@@ -115,6 +115,24 @@ def test_offload_leaves_on_the_gpu_what_the_papers_say(zero, on_gpu, on_host):
     assert host["gradients"] == pytest.approx(waiting / 64 * ELEMENTS, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("zero", "groups"),
+    [
+        ({"stage": 3}, 1),
+        ({"stage": 3, "sub_group_size": ELEMENTS // 8}, 4),
+        ({"stage": 3, "offload_param": {"device": "cpu"}}, 0),  # cast into what is there
+        ({"stage": 2}, 0),
+    ],
+)
+def test_what_returns_to_the_gpu_at_stage_3_is_cast_in_memory_of_its_own(zero, groups):
+    """A group at a time, in 16 bits: a copy that the host waits for is cast where its source is (Copy.cu of torch)."""
+    found = simulate(2, {**zero, "offload_optimizer": {"device": "cpu"}})
+
+    step = found["phases"][-1]["host"]
+    cast = 2 * ELEMENTS / 2 / groups if groups else 0
+    assert step["peak_bytes"] - step["end_bytes"] == pytest.approx(cast, rel=0.2, abs=20_000)
+
+
 def test_parts_add_up_in_every_phase_and_sample():
     found = simulate(8, {"stage": 3, "offload_optimizer": {"device": "cpu"}}, checkpointing=True)
 

@@ -65,6 +65,23 @@ def test_states_are_those_of_the_zero_paper(make_job, stage, weights, gradients,
     assert gradients * count <= most <= gradients * count * (1 + 1e-6) + whole + (fresh if stage > 1 else 0)
 
 
+def test_the_node_s_ram_is_fullest_while_weights_are_cast_on_their_way_to_the_gpu(make_job):
+    """At stage 3 torch casts a group of them into a tensor of its own: 2 bytes an element beside the 18 that stay."""
+    job = make_job(training={"seq_len": 128})
+    own = 8 * -(-parameter_count(job.model) // 8)  # of all ranks of the node
+    offloaded = strategy(3, offload_optimizer="cpu")
+
+    near, far = (
+        parts(job, one, BUFFERS, 1).host
+        for one in (offloaded, strategy(3, offload_optimizer="cpu", offload_param="cpu"))
+    )
+    groups = parts(job, offloaded, BUFFERS._replace(sub_group=10_000_000), 1).host
+
+    assert (near.phase, far.phase) == ("step", "training")
+    assert near.peak - sum(near.phases["training"].values()) == pytest.approx(2 * own, rel=1e-3)
+    assert groups.phases["step"]["temporaries"] == pytest.approx(8 * 2 * (10_000_000 + 32000 * 4096 // 8), rel=1e-3)
+
+
 def test_offload_moves_states_to_the_host(make_job):
     """18 bytes a parameter leave the GPUs: master, two moments, fp32 gradient, 16-bit gradient."""
     job = make_job(training={"seq_len": 128})

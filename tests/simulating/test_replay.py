@@ -15,6 +15,7 @@ from dsgen.kernels import (
     cpu_adam_seconds,
     four_bit_seconds,
     host_traffic_seconds,
+    new_memory_seconds,
     nvme_seconds,
 )
 from dsgen.kernels.measured_facts import CONTENTION as FACTS
@@ -475,7 +476,7 @@ def test_at_stage_3_collectives_and_kernels_take_turns() -> None:
 @pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
 def test_the_launcher_decides_the_threads_of_the_hosts_work(launcher: str) -> None:
     adam = replayed(("adam", 10**6, 28 * 10**6), launcher=launcher)
-    scaling = replayed(("host", "mul_", 8 * 10**6), launcher=launcher)
+    scaling = replayed(("host", "mul_", 8 * 10**6, 0), launcher=launcher)
 
     assert adam.busy["CPU optimizer"] == pytest.approx(
         cpu_adam_seconds(RATES, 10**6, ranks_per_node=8, launcher=launcher)
@@ -483,3 +484,9 @@ def test_the_launcher_decides_the_threads_of_the_hosts_work(launcher: str) -> No
     assert scaling.busy["host operators"] == pytest.approx(
         RATES.dispatch_seconds + host_traffic_seconds(RATES, 8 * 10**6, ranks_per_node=8, launcher=launcher)
     )
+
+
+def test_what_the_host_writes_to_new_memory_takes_longer() -> None:
+    used, new = (replayed(("host", "cast", 6 * 10**6, fresh)).busy["host operators"] for fresh in (0, 2 * 10**6))
+
+    assert new - used == pytest.approx(2 * 10**6 / 2.7e9) == pytest.approx(new_memory_seconds(2 * 10**6))

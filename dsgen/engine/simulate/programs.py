@@ -22,7 +22,8 @@ Entry, and what is in it after its name:
     sync_stream stream
     sync_device
     item        stream                                  and reads a number
-    host        operator, bytes                         the host's cores work on tensors of its own
+    host        operator, bytes, new bytes              the host's cores work on tensors of its own; of what they write,
+                                                        what is memory that the kernel gives anew
     adam        elements, bytes                         CPU Adam
     call                                                forward calls a module with parameters, or peft's layer of one
     hook                                                ZeRO-3's hooks of one module with parameters

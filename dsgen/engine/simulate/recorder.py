@@ -112,6 +112,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                             self._note(func, inner)
         if func in _PRODUCTS and args[0].device.type == devices.NAME:
             self.ledger.multiplied(self.phase == "backward", devices.streams.current.number)
+        if func.namespace == "aten" and (cast := works.cast_on_the_host(func, args, kwargs, result)) is not None:
+            source, new = cast
+            self._note_hidden(func, source, new)
+            if program is not None:
+                program.add("host", "cast", works.size(source) + new, new)
         if program is not None and func.namespace != "c10d":
             program.add(*works.describe(func, args, kwargs, result, self._at(program), self.is_pinned))
         return result

@@ -7,7 +7,7 @@ import torch
 
 from dsgen.engine.simulate import devices
 
-__all__ = ["NAMES", "describe", "size"]
+__all__ = ["NAMES", "cast_on_the_host", "describe", "size"]
 
 # Operators without a kernel that are no views.
 _FREE = frozenset(
@@ -26,6 +26,7 @@ _SORTS = {
 }  # fmt: skip
 _READS_A_NUMBER = frozenset({"_local_scalar_dense", "nonzero", "_unique2", "equal", "is_nonzero"})
 _COPIES = frozenset({"copy_", "_to_copy"})
+_CASTS = (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default)
 _SMALL_BYTES = 2**12  # of the host's tensors below which an operator is its dispatch
 NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}  # of a product's dtype
 
@@ -69,10 +70,10 @@ def describe(
     given, made = list(_tensors((args, tuple(kwargs.values())))), list(_tensors(result))
     if not any(one.device.type == devices.NAME for one in (*given, *made)):
         moved = _moved(facts, args, kwargs, result)
-        return ("host", name, moved) if moved >= _SMALL_BYTES else ("view", call)
-    if name in _COPIES and (copied := _copied(name, given, made)) is not None:
+        return ("host", name, moved, 0) if moved >= _SMALL_BYTES else ("view", call)
+    if name in _COPIES and (copied := _copied(name == "copy_", given, made)) is not None:
         source, target = copied
-        asynchronous = bool(kwargs.get("non_blocking") or (name == "copy_" and len(args) > 2 and args[2]))
+        asynchronous = _asynchronous(func, args, kwargs)
         to_device = target.device.type == devices.NAME
         pinned = is_pinned(source if to_device else target)
         direction = "to_device" if to_device else "to_host"
@@ -83,6 +84,20 @@ def describe(
         return "product", stream, call, again, *product
     sort = _SORTS.get(name) or ("mixed" if _mixed((*given, *made)) else "stream")
     return "traffic", stream, call, again, name, sort, _moved(facts, args, kwargs, result)
+
+
+def cast_on_the_host(func: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, int] | None:
+    """The host's tensor and the bytes of the cast copy that torch makes of it before it goes to the GPU.
+
+    A copy that the host waits for is cast where its source is, and in memory of its own
+    (aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda).
+    """
+    if func not in _CASTS or _asynchronous(func, args, kwargs):
+        return None
+    copied = _copied(func is _CASTS[0], list(_tensors((args, tuple(kwargs.values())))), list(_tensors(result)))
+    if copied is None or copied[1].device.type != devices.NAME or copied[0].dtype == copied[1].dtype:
+        return None
+    return copied[0], int(copied[0].numel() * copied[1].element_size())
 
 
 def size(tensor: Any) -> int:
@@ -109,9 +124,13 @@ def _mixed(tensors: tuple[Any, ...]) -> bool:
     return len(kinds) > 1
 
 
-def _copied(name: str, given: list[Any], made: list[Any]) -> tuple[Any, Any] | None:
+def _asynchronous(func: Any, args: Any, kwargs: Any) -> bool:
+    return bool(kwargs.get("non_blocking") or (func is _CASTS[0] and len(args) > 2 and args[2]))
+
+
+def _copied(in_place: bool, given: list[Any], made: list[Any]) -> tuple[Any, Any] | None:
     """Source and target where they are on two devices."""
-    source, target = (given[1], given[0]) if name == "copy_" else (given[0], made[0])
+    source, target = (given[1], given[0]) if in_place else (given[0], made[0])
     return (source, target) if source.device.type != target.device.type else None
 
 
