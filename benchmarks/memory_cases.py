@@ -160,8 +160,8 @@ def of_type(name: str) -> Model:
 
 
 def models() -> Iterator[tuple[str, Model]]:
-    """Name and facts of every model profile."""
-    for name in catalog.names("model"):
+    """Name and facts of every model profile that extends no other."""
+    for name in catalog.names("model", whole=True):
         yield name, assemble(layers(Scenario(profiles={"hardware": (HARDWARE,), "model": (name,)})), None).model
 
 

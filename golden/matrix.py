@@ -36,6 +36,8 @@ _TOLD = ("optimizer-on-nvme-not-resumed", "nvme-loses-gradients")
 def text(rendered: dict[str, str] | None = None) -> str:
     """The whole matrix as CSV; a row where nothing fits has its reason in place of the hash.
 
+    A model that extends another is one more size of its kind: it has no rows.
+
     Args:
         rendered: Gets every config: hash -> JSON text.
     """
@@ -43,7 +45,7 @@ def text(rendered: dict[str, str] | None = None) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     with _unsearched():
-        writer.writerows(rows(catalog.names("model"), rendered))
+        writer.writerows(rows(catalog.names("model", whole=True), rendered))
     return out.getvalue()
 
 

@@ -14,6 +14,7 @@ from dsgen.catalog.profile_index import SUFFIXES, built_in, entries, exists, yam
 from dsgen.catalog.sheets import AUTO, KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
+from dsgen.shapes.near_misses import alike as almost
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.value import Value
 
@@ -105,10 +106,17 @@ def profile(name: str) -> Profile:
     raise _unknown("", name)
 
 
-def names(kind: str) -> tuple[str, ...]:
-    """All profile names of a kind, the user's own included, sorted with 7b before 13b."""
-    own = {sheet.name for sheet in _user_sheets(kind)}
-    return tuple(sorted(own | {entry["name"] for entry in entries().values() if entry["kind"] == kind}, key=natural))
+def names(kind: str, *, whole: bool = False) -> tuple[str, ...]:
+    """All profile names of a kind, the user's own included, sorted with 7b before 13b.
+
+    Args:
+        kind: One of KINDS.
+        whole: Leave out those that extend another.
+    """
+    own = {sheet.name: sheet.extends for sheet in _user_sheets(kind)}
+    shipped = {entry["name"]: entry["extends"] for entry in entries().values() if entry["kind"] == kind}
+    every = {**shipped, **own}
+    return tuple(sorted((name for name, parent in every.items() if not (whole and parent)), key=natural))
 
 
 def override_layer(file: str) -> Layer:
@@ -259,8 +267,8 @@ def _unknown(kind: str, name: str) -> DsgenError:
         todo = f"Say --hw {sheet.name} --gpus {number}.  {listing}"
     elif number:
         todo = f"{todo}\n  How many there are: --gpus {number}."
-    if kind in ("", "model") and "/" in name:
-        todo = f"{todo}\n  Another repository of the hub: download its config.json, and give the path of that."
+    if kind in ("", "model") and ("/" in name or (kind and not almost(name, known))):
+        todo = f"{todo}\n  Another model of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)
     return mistake(
         f"no {kind + ' ' if kind else ''}profile named {name!r}",

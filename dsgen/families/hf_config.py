@@ -109,6 +109,14 @@ def _family(config: Mapping[str, object], part: Mapping[str, object], where: str
             todo="Give the config.json that lies beside the model's weights.",
         )
     if not isinstance(model_type, str) or model_type not in FAMILIES:
+        if isinstance(config.get("vision_config"), Mapping):
+            raise mistake(
+                f"model_type is {model_type!r}, a model that sees",
+                must="dsgen counts what reads text",
+                where=where,
+                todo="Plan the text model that it was built on (--model qwen2.5-7b for Qwen2.5-VL-7B); "
+                "the vision tower comes on top and is not counted.",
+            )
         near = nearest(model_type, FAMILIES) if isinstance(model_type, str) else ()
         hint = f"{offer(near)}  " if near else ""
         raise mistake(

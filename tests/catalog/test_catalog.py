@@ -53,6 +53,14 @@ def test_the_index_is_what_the_files_say() -> None:
     assert committed == profile_index.index_text()
 
 
+def test_whole_profiles_are_those_that_extend_no_other() -> None:
+    extending = set(catalog.names("model")) - set(catalog.names("model", whole=True))
+
+    assert {"mistral-nemo-12b", "yi-34b"} <= extending
+    assert all(catalog.find("model", name).extends for name in extending)
+    assert not any(catalog.find("model", name).extends for name in catalog.names("model", whole=True))
+
+
 def test_names_are_sorted_by_size() -> None:
     names = catalog.names("model")
 

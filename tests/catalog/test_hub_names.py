@@ -27,6 +27,10 @@ DIFFERING: tuple[tuple[str, dict[str, int]], ...] = (
     ("mistralai/Mistral-7B-Instruct-v0.2", {"sliding_window": 0}),
     ("mistralai/Mistral-7B-v0.3", {"vocab_size": 32768, "sliding_window": 0}),
     ("mistralai/Mixtral-8x22B-Instruct-v0.1", {"vocab_size": 32768}),
+    ("mistralai/Mathstral-7B-v0.1", {"vocab_size": 32768}),
+    ("microsoft/Phi-4-reasoning", {"max_positions": 32768}),
+    ("codellama/CodeLlama-70b-hf", {"vocab_size": 32016, "max_positions": 16384}),
+    ("Qwen/Qwen2-0.5B", {"max_positions": 131072}),
 )
 
 
@@ -79,6 +83,14 @@ def test_an_unknown_repository_names_the_nearest_and_asks_for_its_config() -> No
     assert "config.json" in str(error.value)
 
 
+@pytest.mark.parametrize(("name", "told"), [("granite-3.1-8b", True), ("codestral", True), ("lama-2-7b", False)])
+def test_a_name_that_is_no_near_miss_is_told_of_config_json(name: str, told: bool) -> None:
+    with pytest.raises(DsgenError) as error:
+        catalog.find("model", name)
+
+    assert ("give the path of that" in str(error.value)) is told
+
+
 def test_an_own_profile_names_repositories_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "kind: model\nextends: qwen2.5-7b\nhub:\n  - Us/Ours-7B\n  - {name: Us/Ours-7B-Long, max_positions: 9}\n"
     (tmp_path / "ours.yaml").write_text(text)
@@ -118,6 +130,9 @@ def test_the_index_holds_names_as_the_hub_writes_them() -> None:
         ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "qwen3-14b"),
         ("unsloth/llama-3-8b-bnb-4bit", "llama-3-8b"),
         ("NousResearch/Llama-2-7b-hf", "llama-2-7b"),
+        ("unsloth/Mistral-Nemo-Base-2407-bnb-4bit", "mistral-nemo-12b"),
+        ("unsloth/Mistral-Small-24B-Instruct-2501-unsloth-bnb-4bit", "mistral-small-24b"),
+        ("unsloth/tinyllama-bnb-4bit", "tinyllama-1.1b"),
     ],
 )
 def test_a_repository_that_holds_another_s_weights_again_is_that_model(mirror: str, name: str) -> None:

@@ -14,6 +14,7 @@ import attrs
 import pytest
 from ruamel.yaml import YAML
 
+from dsgen import catalog
 from dsgen.families import FAMILIES
 from dsgen.families.hf_config import model_from_hf, to_hf_config
 from dsgen.families.parameters import (
@@ -69,13 +70,16 @@ PUBLISHED = {
     "bloom-176b": 176_247_271_424,
     "bloom-560m": 559_214_592,
     "bloom-7b1": 7_069_016_064,
+    "codellama-34b": 33_743_970_304,
     # The published figure holds 256 correction biases for each of 58 routers; in Hugging Face's class they are buffers.
     "deepseek-v3": 671_026_419_200 - 58 * 256,
     "falcon-7b": 6_921_720_704,
     "gemma-2-27b": 27_227_128_320,
     "gemma-2-2b": 2_614_341_888,
     "gemma-2-9b": 9_241_705_984,
+    "gemma-2b": 2_506_172_416,
     "gemma-3-1b": 999_885_952,
+    "gemma-3-270m": 268_098_176,
     # The checkpoint without its SigLIP tower (416,866,032) and the projector to the text's width.
     "gemma-3-4b": 4_300_079_472 - 416_866_032 - 1152 * 2561,
     "gemma-3-12b": 12_187_325_040 - 416_866_032 - 1152 * 3841,
@@ -97,12 +101,19 @@ PUBLISHED = {
     "llama-3.2-1b": 1_235_814_400,
     "llama-3.2-3b": 3_212_749_824,
     "mistral-7b": 7_241_732_096,
+    "mistral-nemo-12b": 12_247_782_400,
+    "mistral-small-24b": 23_572_403_200,
     "mixtral-8x22b": 140_620_634_112,
     "mixtral-8x7b": 46_702_792_704,
+    "olmo-2-13b": 13_716_198_400,
+    "olmo-2-32b": 32_234_279_936,
+    "olmo-2-7b": 7_298_617_344,
     "opt-125m": 125_239_296,
     "opt-350m": 331_196_416,
+    "phi-3-medium": 13_960_238_080,
     "phi-3-mini": 3_821_079_552,
     "phi-4": 14_659_507_200,
+    "phi-4-mini": 3_836_021_760,
     "pythia-6.9b": 6_857_302_016,
     "qwen2.5-0.5b": 494_032_768,
     "qwen2.5-72b": 72_706_203_648,
@@ -111,6 +122,13 @@ PUBLISHED = {
     "qwen3-235b-a22b": 235_093_634_560,
     "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-8b": 8_190_735_360,
+    "smollm2-1.7b": 1_711_376_384,
+    "smollm2-360m": 361_821_120,
+    "smollm3-3b": 3_075_098_624,
+    "tinyllama-1.1b": 1_100_048_384,
+    "yi-34b": 34_388_917_248,
+    "yi-6b": 6_061_035_520,
+    "yi-9b": 8_829_407_232,
 }
 
 
@@ -119,8 +137,8 @@ def test_count_is_the_published_one(name: str) -> None:
     assert parameter_count(model_of(name)) == PUBLISHED[name]
 
 
-def test_every_supported_model_type_has_a_profile_or_is_among_those_without() -> None:
-    with_profile = {facts_of(name)["architecture"] for name in NAMES}
+def test_every_supported_model_type_has_a_whole_profile_or_is_among_those_without() -> None:
+    with_profile = {facts_of(name)["architecture"] for name in catalog.names("model", whole=True)}
     without = {config["model_type"] for config in TYPES.values()}
 
     assert with_profile | without == set(model_types())

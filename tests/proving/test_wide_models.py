@@ -27,7 +27,7 @@ from golden import starts  # noqa: E402
 DRIVE = {"device": "nvme", "nvme_path": "/drive"}
 BUFFERS = 5  # DeepSpeed's default
 PERSISTENCE, PREFETCH, LIVE = 100_000, 50_000_000, 1_000_000_000  # elements: DeepSpeed's defaults
-SIBLINGS = {starts.model_of(name): name for name in catalog.names("model")}
+SIBLINGS = {starts.model_of(name): name for name in catalog.names("model", whole=True)}
 
 
 @functools.cache
