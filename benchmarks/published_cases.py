@@ -31,14 +31,14 @@ __all__ = [
     "case_of",
     "cases",
     "gathered",
-    "gathered_again",
+    "gathered_in",
     "ours",
     "records",
 ]
 
 DATA = Path(__file__).resolve().parent / "data"
 RECORDS = (DATA / "published.json", DATA / "published_2.json")
-GATHERED = (DATA / "published_3.json", DATA / "published_4.json")
+GATHERED = (DATA / "published_3.json", DATA / "published_4.json", DATA / "published_5.json")  # a round each
 
 PEAK, VERDICT, LEFT_OUT = "peak", "verdict", "left out"
 REFUSED = "dsgen refuses the question"
@@ -119,9 +119,9 @@ def gathered() -> tuple[Mapping[str, Any], ...]:
 
 
 @functools.cache
-def gathered_again() -> frozenset[str]:
-    """Ids of the second round of what was gathered."""
-    return frozenset(record["id"] for record in json.loads(GATHERED[-1].read_text(encoding="utf-8")))
+def gathered_in(again: int) -> frozenset[str]:
+    """Ids of a round of what was gathered: 1, 2 or 3."""
+    return frozenset(record["id"] for record in json.loads(GATHERED[again - 1].read_text(encoding="utf-8")))
 
 
 @functools.cache

@@ -283,6 +283,16 @@ _SOURCES = (
     Source(title="Lit-LLaMA, issues", prefix="lit"),
     Source(title="dLLM, issues", prefix="llada", buffers="huggingface"),
     Source(title="DeepSeek-Coder, issues", prefix="dsc", buffers="huggingface"),
+    Source(title="Hugging Face, 4 bits on a T4", prefix="bnb4", lora_dropout=0.1),
+    Source(
+        title="TRL, notebook of QLoRA",
+        prefix="trlnb",
+        reading=Reading.RESERVED,
+        why="`max_memory_reserved` when training has ended, in GiB",
+        whole=True,
+    ),
+    Source(title="Transformers, issue 28339", prefix="mixq", lora_dropout=_DROPOUT),
+    Source(title="torchtune, issues", prefix="tti", why="about 24 GB of an A100, and 20.2 as allocated"),
     Source(title="Anyscale, templates", prefix="any", buffers="huggingface", lora_dropout=_DROPOUT),
 )
 SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}

@@ -2,8 +2,8 @@
 
     python benchmarks/unseen.py [--check]
 
-benchmarks/data/published_3.json and published_4.json, a second round, have the runs with their sources; docs/unseen.md
-is made of them. They are compared as published.py and published_speed.py compare all others.
+benchmarks/data/published_3.json, published_4.json and published_5.json, a round each, have the runs with their sources;
+docs/unseen.md is made of them. They are compared as published.py and published_speed.py compare all others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from published_cases import LEFT_OUT, Case, case_of, gathered, gathered_again  # benchmarks/, beside this script
+from published_cases import LEFT_OUT, Case, case_of, gathered, gathered_in  # benchmarks/, beside this script
 from published_sources import GIB, source_of
 from published_speed_cases import SpeedCase, speed_cases
 
@@ -26,13 +26,14 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "unseen.md"
 HEAD = """# On runs that dsgen had not seen
 
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
-done, {again} of them in a second round. None of their sources is among those of the [memory](published.md) and
-[speed](speed.md) pages, and no constant was fitted on them but one: what ranks that are bound to no cores reach of a
-domain's bandwidth, on the six rows zf.
+done, {again} of them in a second round and {third} in a third, which were written down before dsgen was asked of any.
+None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
+fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf.
 Where a row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was
 said of it first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
-sample: people report what does not fit. benchmarks/data/published_3.json and published_4.json, the second round, have
-the runs, with what was taken for granted in each; `nox -s published` writes this page.
+sample: people report what does not fit. The files published_3.json, published_4.json and published_5.json of
+benchmarks/data, a round each, have the runs, with what was taken for granted in each; `nox -s published` writes this
+page.
 
 An error is dsgen's number less the measured one, of the measured one.
 """
@@ -63,7 +64,7 @@ def page() -> str:
     left = {case.name: case.reason for case in compared() if case.kind == LEFT_OUT and case.name not in _names(speed)}
     left |= {case.name: f"{case.apart} (of its memory)" for case in compared() if case.apart}
     parts = [
-        HEAD.format(count=len(gathered()), sources=len(sources), again=len(gathered_again())),
+        HEAD.format(count=len(gathered()), sources=len(sources), again=len(gathered_in(2)), third=len(gathered_in(3))),
         *_verdicts(memory),
         *_peaks([case for case in memory if case.peaks]),
         *_speeds(speed),
@@ -80,8 +81,8 @@ def _names(those: Iterable[SpeedCase]) -> set[str]:
 
 def _verdicts(those: Sequence[Case]) -> Iterator[str]:
     yield from ["## Verdicts", "", "|  | runs | fits | uncertain | does not fit |", "| --- | --- | --- | --- | --- |"]
-    for again, of in ((False, ""), (True, ", second round")):
-        group = [case for case in those if case.verdict and (case.name in gathered_again() or not again)]
+    for again, of in ((0, ""), (2, ", second round"), (3, ", third round")):
+        group = [case for case in those if case.verdict and (not again or case.name in gathered_in(again))]
         for fits, what in ((True, "ran"), (False, "ran out of memory")):
             found = collections.Counter(case.verdict.value for case in group if case.verdict and case.fits is fits)
             yield f"| {what}{of} | {found.total()} | {found['fits']} | {found['uncertain']} | {found['does not fit']} |"
@@ -116,7 +117,7 @@ def _speeds(those: Sequence[SpeedCase]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     groups = {
         "all": lambda case: True,
-        "second round": lambda case: case.name in gathered_again(),
+        "second round": lambda case: case.name in gathered_in(2),
         "grade A and B": lambda case: case.grade != "C",
         "DeepSpeed": lambda case: case.system == "deepspeed",
         "CPU offload": lambda case: case.setup["offload"] != ("none", "none"),

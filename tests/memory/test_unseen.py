@@ -47,18 +47,24 @@ def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
 
 
 def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
-    """Two that died are said to fit: lf-5070, of which its source says neither when nor what it held, and lit-397.
+    """Four that died are said to fit: lf-5070 and lf-3914, of which no source says when or what was held, and two more.
 
-    The latter's program had put the whole model onto every GPU in fp32.
+    lit-397's program had put the whole model onto every GPU in fp32; of bnb4-13b-1024-gc the adapters are guessed, and
+    its base has no double quantization, for which dsgen has no word.
     """
     cases = unseen.memory_cases()
-    assert {case.name for case in cases if case.right is False and not case.fits} == {"lf-5070", "lit-397"}
+    assert {case.name for case in cases if case.right is False and not case.fits} == {
+        "lf-5070",
+        "lit-397",
+        "bnb4-13b-1024-gc",
+        "lf-3914",
+    }
     assert not {case.name for case in cases if case.right is False and case.fits}
 
 
 @pytest.mark.parametrize(("again", "bound", "within"), [(False, 0.057, 43), (True, 0.084, 14)])
 def test_speeds_are_as_near_as_they_were(unseen: Any, again: bool, bound: float, within: int) -> None:
     """Of the first round of what was gathered, and of the second."""
-    cases = [case for case in unseen.speeds() if (case.name in unseen.gathered_again()) is again]
+    cases = [case for case in unseen.speeds() if (case.name in unseen.gathered_in(2)) is again]
     assert statistics.median(abs(case.error) for case in cases) <= bound
     assert sum(case.within for case in cases) >= within
