@@ -87,3 +87,36 @@ def test_a_word_that_is_enough_names_its_cause_or_one_before_it(cause: Any) -> N
             continue
         record = diagnose([f"RuntimeError: x {sign.word} y\n".encode()]).record
         assert [one.code for one in record.symptoms][:1] and record.symptoms[0].code in {one.code for one in before}
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "phase"),
+    [
+        (
+            "ValueError: Expected a string path to an existing deepspeed config, or a dictionary or a valid base64. "
+            "Received: ds.json",
+            "config-not-found",
+            "init",
+        ),
+        (
+            "AssertionError: DeepSpeed requires the LOCAL_RANK environment variable, it is set by the deepspeed "
+            "launcher, deepspeed.init_distributed, or the torch's launcher.",
+            "rank-variables-missing",
+            None,
+        ),
+        (
+            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+            "expected, but not set",
+            "rank-variables-missing",
+            None,
+        ),
+        ("_pickle.UnpicklingError: Weights only load failed. This file", "checkpoint-not-plain", None),
+    ],
+)
+def test_a_message_of_the_installed_releases_is_named(line: str, code: str, phase: str | None) -> None:
+    """Messages of DeepSpeed 0.19.8 (runtime/config.py, engine.py) and torch 2.13 (rendezvous.py, serialization.py)."""
+    frame = '  File "/v/deepspeed/runtime/config.py", line 450, in __init__\n    raise ValueError(\n'
+    answer = diagnose([f"Traceback (most recent call last):\n{frame}{line}\n".encode()])
+
+    assert answer.code == code
+    assert phase is None or (answer.root is not None and answer.root.phase == phase)

@@ -61,6 +61,19 @@ PROGRAMS = (
         source="https://pytorch.org/tutorials/beginner/saving_loading_models.html",
     ),
     Cause(
+        code="checkpoint-not-plain",
+        words="torch refuses to load a checkpoint that holds more than tensors",
+        phase="resume",
+        signs=(Sign("Weights only load failed"),),
+        why="Since 2.6 torch.load takes tensors and plain values alone where nobody says weights_only=False; a "
+        "checkpoint of DeepSpeed's and the Trainer's random states hold other objects.",
+        changes=(
+            "newer releases of DeepSpeed, transformers and accelerate, which say for their own files what is allowed",
+            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1, for files that you made yourself: loading others' runs their code",
+        ),
+        source="https://docs.pytorch.org/docs/stable/notes/serialization.html#weights-only",
+    ),
+    Cause(
         code="checkpoint-missing",
         words="there is no checkpoint to resume from",
         phase="resume",

@@ -69,13 +69,38 @@ STARTS = (
         source="https://huggingface.co/docs/transformers/deepspeed",
     ),
     Cause(
+        code="config-not-found",
+        words="DeepSpeed does not find the config",
+        phase="init",
+        signs=(Sign("Expected a string path to an existing deepspeed config"),),
+        why="The name that stands in the line is no file for the rank that read it: a relative path starts at the "
+        "folder that the launcher was called in.",
+        changes=("an absolute path, on a file system that every node sees",),
+        source="https://www.deepspeed.ai/docs/config-json/",
+    ),
+    Cause(
+        code="rank-variables-missing",
+        words="no launcher told the program its rank",
+        phase="launch",
+        signs=(
+            Sign("DeepSpeed requires the LOCAL_RANK environment"),
+            Sign("expected, but not set", r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected"),
+        ),
+        why="RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set by deepspeed, torchrun and accelerate; "
+        "python and srun alone set none of them.",
+        changes=(
+            "deepspeed PROGRAM or torchrun --nproc-per-node=N PROGRAM in the place of python PROGRAM",
+            "dsgen launch --with slurm writes what srun must start",
+        ),
+        source="https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
+    ),
+    Cause(
         code="config-refused",
         words="DeepSpeed refuses the config",
         phase="init",
         signs=(
             Sign("DeepSpeedConfigError"),
             Sign("validation error", r"(?i)validation errors? for DeepSpeed|deepspeed"),
-            Sign("Expected a string path to an existing deepspeed config"),
             Sign("modes cannot be simultaneously enabled"),
             *(Sign(f"deepspeed/runtime/{file}", _LAST_FRAME) for file in ("config", "zero/config", "config_utils")),
             Sign("Extra inputs are not permitted"),
