@@ -72,11 +72,11 @@ def command(
             "--tokens": tokens,
         }
     )
-    tokens, options = _tokens(tokens, auto or deadline is not None, options)
+    file, others = _told_apart(scenario, bool(compare))
+    tokens, options = _tokens(tokens, auto or deadline is not None, options, file)
     if deadline is not None and tokens is None:
         raise mistake("--deadline is said without --tokens", must="a deadline is for so many tokens", code="missing",
                       todo="Such as --tokens 300B.")  # fmt: skip
-    file, others = _told_apart(scenario, bool(compare))
     if every and (config or compare or what_if or auto):
         idle("--all", "it shows the rejections of a plan alone")
     if config is not None:
@@ -106,13 +106,20 @@ def _one_question(asked: dict[str, Any]) -> None:
         )
 
 
-def _tokens(tokens: str | None, needed: bool, options: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+def _tokens(
+    tokens: str | None, needed: bool, options: dict[str, Any], file: str | None
+) -> tuple[str | None, dict[str, Any]]:
     """The tokens to train on, and the options with them: --total-tokens says the same, for the learning rate."""
-    total = options["total_tokens"]
-    if tokens is None:
-        return (total if needed else None), options
     from dsgen.asking.plan_questions.amounts import tokens_of
+    from dsgen.jobs.scenarios import read
 
+    total = options["total_tokens"]
+    if tokens is None and not needed:
+        return None, options
+    said = read(file).fields.get("total_tokens") if file is not None else None
+    written = None if said is None else str(said.value)
+    if tokens is None:
+        return total or written, options
     if total is not None and tokens_of(total) != tokens_of(tokens):
         raise mistake(
             f"--tokens {tokens} and --total-tokens {total} mean the same", todo="Drop one.", code="contradiction"
@@ -124,7 +131,7 @@ def _tokens(tokens: str | None, needed: bool, options: dict[str, Any]) -> tuple[
             todo="Drop one of the two.",
             code="contradiction",
         )
-    if total is None:
+    if total is None and (written is None or tokens_of(written) != tokens_of(tokens)):
         options = {**options, "total_tokens": str(tokens_of(tokens))}
     return tokens, options
 

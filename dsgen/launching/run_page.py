@@ -14,13 +14,13 @@ from dsgen.launching.trainer_programs import TRAINER_PROGRAMS
 from dsgen.launching.watched import watched
 from dsgen.memory import Place
 from dsgen.report.bars import rounded
+from dsgen.report.costs import seconds_text
 from dsgen.report.summary import headline
 from dsgen.shapes.units import gib
 
 __all__ = ["PAGE", "run_page"]
 
 PAGE = "RUN.md"
-_HOUR = 3600
 _WIDTH = 100  # columns of a paragraph
 
 
@@ -109,9 +109,11 @@ def _expected(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, .
     if launch.job.world > 1:
         yield ("waiting for the network", f"{expected.communication_share:.0%} of a step", "what nothing hides")
     if expected.steps:
-        hours = expected.steps * expected.seconds / _HOUR
-        least, most = (expected.steps * one / _HOUR for one in (expected.low_seconds, expected.high_seconds))
-        yield ("the whole run", f"{expected.steps:,} steps, {hours:,.1f} h", f"{least:,.1f} to {most:,.1f} h")
+        took, least, most = (
+            seconds_text(expected.steps * one)
+            for one in (expected.seconds, expected.low_seconds, expected.high_seconds)
+        )
+        yield ("the whole run", f"{expected.steps:,} steps, {took}", f"{least} to {most}")
 
 
 def _interval(place: Place) -> str:

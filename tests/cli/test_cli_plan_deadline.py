@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from command_line import MAIN, refused, run
@@ -131,3 +132,16 @@ def test_an_assumed_network_is_a_warning() -> None:
 )
 def test_bad_input_is_one_error(arguments: list[str], said: str) -> None:
     assert said in refused("plan", *MAIN, *arguments)
+
+
+def test_the_tokens_of_a_scenario_are_those_to_train_on(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("hw: a100-40g\nmodel: 7b\ntotal_tokens: 3B\n")
+    unsaid, said, other = (
+        run("plan", str(file), *more, "--deadline", "1000d") for more in ((), ("--tokens", "3B"), ("--tokens", "6B"))
+    )
+
+    assert unsaid.out == said.out
+    assert (unsaid.err, said.err) == ("", "")
+    assert re.search(r"^3B tokens: ", unsaid.out, re.M)
+    assert re.search(r"^6B tokens: ", other.out, re.M)

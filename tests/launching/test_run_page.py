@@ -11,6 +11,7 @@ from launches_made import FOUR_NODES, OFFLOADED, ONE_NODE, launch
 from dsgen.launching import LAUNCHERS, run_folder
 from dsgen.launching.asked import TARGETS_LAUNCHED
 from dsgen.launching.expected import expect
+from dsgen.report.costs import seconds_text
 from dsgen.shapes.units import gib
 
 SECTIONS = ["Start", "What is here", "What to expect", "What the program must do", "What to watch", "How it resumes",
@@ -48,7 +49,7 @@ def test_the_numbers_are_the_plan_s() -> None:
     assert row(text, "MFU")[1] == f"{expected.utilization:.0%}"
     assert 0.1 < expected.utilization < 0.6
     assert expected.low_seconds < expected.seconds < expected.high_seconds
-    assert row(text, "the whole run")[1].startswith("1,000 steps, ")
+    assert row(text, "the whole run")[1] == f"1,000 steps, {seconds_text(1000 * expected.seconds)}"
 
 
 def test_the_speed_to_act_at_is_the_interval_s_end() -> None:
