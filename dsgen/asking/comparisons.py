@@ -106,6 +106,7 @@ def _given(config: Source) -> Side:
 def compare(first: Side, second: Side) -> Comparison:
     """The keys that differ, in the order of the first side and then of the second."""
     known = surface.load()
+    first, second = _by_one_name(known, first), _by_one_name(known, second)
     differences: list[Difference] = []
     written_out: list[Difference] = []
     for path in dict.fromkeys([*first.values, *second.values]):
@@ -124,6 +125,13 @@ def compare(first: Side, second: Side) -> Comparison:
         )
         (written_out if missing and known.key(path) is not None and _alike(*values) else differences).append(difference)
     return Comparison(first, second, tuple(differences), tuple(written_out))
+
+
+def _by_one_name(known: Surface, one: Side) -> Side:
+    """A side with the names that DeepSpeed takes for a key read as the key, unless it says both."""
+    names = {path: known.aliases.get(path, path) for path in one.values}
+    values = {path if names[path] in one.values else names[path]: value for path, value in one.values.items()}
+    return attrs.evolve(one, values=values)
 
 
 def _default(known: Surface, path: str, one: Side) -> Any:

@@ -586,3 +586,13 @@ def test_the_output_does_not_depend_on_the_hash_seed() -> None:
     }
 
     assert len(outputs) == 1
+
+
+def test_two_names_of_one_key_do_not_differ() -> None:
+    keys = ("gather_16bit_weights_on_model_save", "stage3_gather_16bit_weights_on_model_save")
+    short, long = ({"zero_optimization": {"stage": 3, key: True}} for key in keys)
+
+    assert dsgen.diff(short, long).differences == ()
+    assert [one.path for one in dsgen.diff(short, {"zero_optimization": {"stage": 3}}).differences] == [
+        "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+    ]
