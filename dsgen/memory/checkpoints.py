@@ -9,8 +9,6 @@ hand to measure it on.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt, through_training
 from dsgen.memory.backward import start
@@ -71,7 +69,8 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     weights = held.size * (held.tensors.elements + named) + scales
     each = {0: weights + own, 3: max(scales, own)}.get(strategy.stage, max(weights, own))  # of stage 0 in one file
     read = job.gpus_per_node * each
-    there = dict(_node(job, strategy, held, accumulates=False).phases["training"])  # no step has been
+    node = _node(job, strategy, held, accumulates=False).phases  # no step has been
+    there = dict(node.get("step", node["training"]))  # what is read is cast on its way to the GPU as what is stepped
     there.pop(MOMENTS, None)
     gpu = _resident(strategy, held)
     if strategy.stage == 0 and held.master:
@@ -144,8 +143,8 @@ def _persistent(held: States, wide: bool) -> int:
 
 
 def _node(job: Job, strategy: Strategy, held: States, accumulates: bool) -> Host:
-    swapped = (strategy.buffers.swap_buffers, strategy.buffers.sub_group)
-    place: Any = swapped if strategy.offload_optimizer == "nvme" else (0, 0)
+    swapped = strategy.buffers.swap_buffers if strategy.offload_optimizer == "nvme" else 0
+    place = swapped, strategy.buffers.sub_group
     back = 0 if returns_wide(job.version) else held.size * held.own
     return host(job.gpus_per_node, batchless(strategy), place, held, accumulates, Loaded(0, 0), 0, back)
 
