@@ -2,14 +2,14 @@
 
     python benchmarks/bench.py [--deepspeed PYTHON] [--update]
 
-All but strategies is measured in CPU seconds, user and system: what waits for a core is not counted, and on a quiet
+All is measured in CPU seconds, user and system: what waits for a core is not counted, and on a quiet
 machine a process on one core takes as long. A cold start is the whole process, measured in rounds, a bare interpreter,
 a control and then dsgen, so that what else the machine does meets all three. A series of rounds gives the median of
 their ratios, which one disturbed process does not move; what a busy neighbour takes of the caches only raises it, by up
-to a tenth, so of several series the lowest counts. So it does of warm renders, measured before, amid and behind the
-rest. The control imports dsgen's libraries and nothing of dsgen. Bounds and aims are those of the machine of the record
-(results.json). On one where the control takes longer than it did there they grow as much: ratios by the control's own
-ratio, CPU seconds by its CPU seconds. They never fall.
+to a tenth, so of several series the lowest counts. So it does of warm renders and of strategies, measured before, amid
+and behind the rest. The control imports dsgen's libraries and nothing of dsgen. Bounds and aims are those of the
+machine of the record (results.json). On one where the control takes longer than it did there they grow as much: ratios
+by the control's own ratio, CPU seconds by its CPU seconds. They never fall.
 
 The matrix is measured where it is recorded, with --update; `nox -s golden`, which computes it anyway, holds the bound.
 
@@ -126,6 +126,11 @@ def warm_render() -> float:
     return max(medians) * 1e3
 
 
+def _warm() -> dict[str, float]:
+    """What a process does that has dsgen at hand."""
+    return {"warm_render_ms": warm_render(), **estimates_of_strategies()}
+
+
 def estimates_of_strategies() -> dict[str, float]:
     """Memory and time of every strategy that a plan of a scene weighs: the slowest scene's mean, in its best round.
 
@@ -215,12 +220,12 @@ def main() -> None:
     options.add_argument("--deepspeed", default=sys.executable, help="the Python that has DeepSpeed")
     chosen = options.parse_args()
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
-    warm = [warm_render()]
+    warm = [_warm()]
     results = cold_start()
-    warm.append(warm_render())
-    results |= {"warm_render_ms": 0.0, **estimates_of_strategies(), **lint_folder(chosen.deepspeed)}
-    warm.append(warm_render())
-    results["warm_render_ms"] = min(warm)
+    warm.append(_warm())
+    of_files = lint_folder(chosen.deepspeed)
+    warm.append(_warm())
+    results |= {name: min(one[name] for one in warm) for name in warm[0]} | of_files
     if chosen.update:
         results |= whole_matrix()
     slower = _slower(results)

@@ -28,7 +28,9 @@ HEAD = """# On runs that dsgen had not seen
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
 done, {again} of them in a second round and {third} in a third, which were written down before dsgen was asked of any.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
-fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf.
+fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
+memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken
+from the rows mle with an optimizer on the CPU.
 Where a row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was
 said of it first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
 sample: people report what does not fit. The files published_3.json, published_4.json and published_5.json of

@@ -24,8 +24,8 @@ COPY_SECONDS = 10e-6  # an asynchronous copy's fixed cost: launch, and the engin
 CORE_STREAM_BYTES_PER_SECOND = 23e9
 # Memory that the kernel gives anew, as who writes it first has it: 1.5 us a page of 4 KiB, for 200e6 elements take
 # 0.15 s longer to be cast from fp32 into 400 MB of it than into used memory (torch 2.13, glibc, Linux 6.18, one thread,
-# measured for this project; two threads 0.11 s). That more threads gain no more is not measured; it agrees with
-# Llama-3.1-8B at stage 3 on eight H200 and B200 (stas00/ml-engineering): 2 GB a rank, and about 0.9 s of a step.
+# measured for this project; two threads 0.11 s). That many threads gain nothing is not measured: it was taken for
+# Llama-3.1-8B at stage 3 on eight H200 and B200 (stas00/ml-engineering), where 2 GB a rank took about 0.9 s a step.
 NEW_MEMORY_BYTES_PER_SECOND = 2.7e9
 ADAM_BYTES = 28  # read and written weight and moments, read gradient, fp32
 # Of the RAM's peak bandwidth that CPU Adam reaches with enough threads: 285 of 384 GB/s on Grace (DeepSpeed's

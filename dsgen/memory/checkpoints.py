@@ -69,8 +69,8 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     weights = held.size * (held.tensors.elements + named) + scales
     each = {0: weights + own, 3: max(scales, own)}.get(strategy.stage, max(weights, own))  # of stage 0 in one file
     read = job.gpus_per_node * each
-    node = _node(job, strategy, held, accumulates=False).phases  # no step has been
-    there = dict(node.get("step", node["training"]))  # what is read is cast on its way to the GPU as what is stepped
+    # No step has been; what is read is cast on its way to the GPU as what is stepped.
+    there = dict(_node(job, strategy, held, accumulates=False).stepping)
     there.pop(MOMENTS, None)
     gpu = _resident(strategy, held)
     if strategy.stage == 0 and held.master:

@@ -298,8 +298,7 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
 def host_place(job: Job, parts: Parts) -> Place:
     """One node's RAM: the largest of loading, init and training; pinned parts widen the interval upwards."""
     phase, peak = parts.host.phase, parts.host.peak
-    stepping = parts.host.phases.get("step", parts.host.phases["training"])
-    most = sum(stepping.values()) + rounding(parts.host)
+    most = sum(parts.host.stepping.values()) + rounding(parts.host)
     return ram(job, phase, parts.host.phases[phase], max(0, most - peak))
 
 

@@ -33,6 +33,11 @@ class Host(NamedTuple):
     stored: int
     mapped: int
 
+    @property
+    def stepping(self) -> dict[str, int]:
+        """Part -> bytes in RAM while the optimizer steps: most of what training takes."""
+        return self.phases.get("step", self.phases["training"])
+
 
 def host(
     ranks: int,

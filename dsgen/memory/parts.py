@@ -32,7 +32,7 @@ from dsgen.memory.together import Together, per_sequence, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
-from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Setup, refusals
+from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Constraint, Setup, refusals
 from dsgen.strategies.wishes import refused
 
 __all__ = ["Parts", "counted", "parts", "passes_of", "sequence_bytes"]
@@ -79,7 +79,8 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     Raises:
         DsgenError: Adapters that there are not, or what is not counted of a model with an encoder.
     """
-    _check(job.model, job.training, batchless(layout))
+    if (broken := _broken(job.model, job.training, layout.offload_param, layout.tp)) is not None:
+        raise refused(*broken)
     return counted(job, layout, buffers, passes, single)
 
 
@@ -166,21 +167,13 @@ def _parts(
     return Parts(moments, lines, node_ram, warning is not None or unsure, warning)
 
 
-def _check(model: Model, training: Training, layout: Plain) -> None:
-    """Refuse adapters that there are not, and what is not counted of a model with an encoder.
-
-    Raises:
-        DsgenError: What it is, and how such a model is counted.
-    """
-    at = Setup(
-        offload_param=layout.offload_param,
-        tp=layout.tp,
-        training=training,
-        model=model,
-        architecture=model.architecture,
-    )
-    if item := next(refusals(at, (*ADAPTERS, *ENCODER_WISHES, *ENCODERS)), None):
-        raise refused(item, at)
+@functools.lru_cache(maxsize=256)
+def _broken(model: Model, training: Training, offload_param: str, tp: int) -> tuple[Constraint, Setup] | None:
+    """Adapters that there are not, and what is not counted of a model with an encoder."""
+    architecture = model.architecture
+    at = Setup(offload_param=offload_param, tp=tp, training=training, model=model, architecture=architecture)
+    item = next(refusals(at, (*ADAPTERS, *ENCODER_WISHES, *ENCODERS)), None)
+    return None if item is None else (item, at)
 
 
 @functools.lru_cache(maxsize=8192)

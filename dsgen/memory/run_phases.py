@@ -67,9 +67,10 @@ def beyond(peak: int, ratio: float) -> int:
 
 def named(moment: Moment, micro_batch: int, ratio: float) -> dict[str, int]:
     """Part -> bytes of a moment, with what a measurement of the machine tells."""
-    sizes = {name: fixed + each * micro_batch for name, (fixed, each) in moment.parts.items()}
-    sizes[MEASURED] = beyond(sum(sizes.values()), ratio)
-    return {name: size for name, size in sizes.items() if size}
+    sizes = {name: size for name, (fixed, each) in moment.parts.items() if (size := fixed + each * micro_batch)}
+    if measured := beyond(sum(sizes.values()), ratio):
+        sizes[MEASURED] = measured
+    return sizes
 
 
 def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: bool) -> tuple[PhaseMemory, ...]:
@@ -94,9 +95,9 @@ def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: 
     sure, *either, later = passes_of(job, strategy, strategy.buffers, strategy.accumulation, single)
     lower = [_lower(either, name, micro_batch) for name in _PASSES]
     first = (*sure, *(one for one in lower if one is not None))
-    unstepped, stepping = _unstepped(job, strategy, ram["training"]), ram.get("step", ram["training"])
+    unstepped = _unstepped(job, strategy, ram["training"])
     steps = [
-        [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, moments, stepping)]
+        [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, moments, parts.host.stepping)]
         for step, moments, host in ((1, first, unstepped), (2, later, ram["training"]))
     ]
     alike = all(one._replace(step=0) == other._replace(step=0) for one, other in zip(*steps, strict=True))

@@ -25,8 +25,7 @@ _SORTS = {
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_"), "adam"),
 }  # fmt: skip
 _READS_A_NUMBER = frozenset({"_local_scalar_dense", "nonzero", "_unique2", "equal", "is_nonzero"})
-_COPIES = frozenset({"copy_", "_to_copy"})
-_CASTS = (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default)
+_COPIES = (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default)  # into a tensor that is there, and a new one
 _SMALL_BYTES = 2**12  # of the host's tensors below which an operator is its dispatch
 NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}  # of a product's dtype
 
@@ -45,7 +44,7 @@ _known: dict[Any, _Facts] = {}
 def _facts(func: Any) -> _Facts:
     name = func._schema.name.partition("::")[2]
     writes = tuple(one.alias_info is not None and one.alias_info.is_write for one in func._schema.arguments)
-    return _Facts(name, name in _FREE or (func.is_view and name not in _COPIES), writes)
+    return _Facts(name, name in _FREE or (func.is_view and func not in _COPIES), writes)
 
 
 def describe(
@@ -71,7 +70,7 @@ def describe(
     if not any(one.device.type == devices.NAME for one in (*given, *made)):
         moved = _moved(facts, args, kwargs, result)
         return ("host", name, moved, 0) if moved >= _SMALL_BYTES else ("view", call)
-    if name in _COPIES and (copied := _copied(name == "copy_", given, made)) is not None:
+    if func in _COPIES and (copied := _copied(func, given, made)) is not None:
         source, target = copied
         asynchronous = _asynchronous(func, args, kwargs)
         to_device = target.device.type == devices.NAME
@@ -92,9 +91,9 @@ def cast_on_the_host(func: Any, args: Any, kwargs: Any, result: Any) -> tuple[An
     A copy that the host waits for is cast where its source is, and in memory of its own
     (aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda).
     """
-    if func not in _CASTS or _asynchronous(func, args, kwargs):
+    if func not in _COPIES or _asynchronous(func, args, kwargs):
         return None
-    copied = _copied(func is _CASTS[0], list(_tensors((args, tuple(kwargs.values())))), list(_tensors(result)))
+    copied = _copied(func, list(_tensors((args, tuple(kwargs.values())))), list(_tensors(result)))
     if copied is None or copied[1].device.type != devices.NAME or copied[0].dtype == copied[1].dtype:
         return None
     return copied[0], int(copied[0].numel() * copied[1].element_size())
@@ -125,12 +124,12 @@ def _mixed(tensors: tuple[Any, ...]) -> bool:
 
 
 def _asynchronous(func: Any, args: Any, kwargs: Any) -> bool:
-    return bool(kwargs.get("non_blocking") or (func is _CASTS[0] and len(args) > 2 and args[2]))
+    return bool(kwargs.get("non_blocking") or (func is _COPIES[0] and len(args) > 2 and args[2]))
 
 
-def _copied(in_place: bool, given: list[Any], made: list[Any]) -> tuple[Any, Any] | None:
+def _copied(func: Any, given: list[Any], made: list[Any]) -> tuple[Any, Any] | None:
     """Source and target where they are on two devices."""
-    source, target = (given[1], given[0]) if in_place else (given[0], made[0])
+    source, target = (given[1], given[0]) if func is _COPIES[0] else (given[0], made[0])
     return (source, target) if source.device.type != target.device.type else None
 
 

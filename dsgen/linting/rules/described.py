@@ -93,7 +93,7 @@ def _described(subject: Subject) -> Described | None:
         memory = estimate(job, strategy, counted)
     except DsgenError:  # an architecture that is not known
         return None
-    host = sum(counted.host.phases["training"].values()) + memory.host.overhead_bytes
+    host = sum(counted.host.stepping.values()) + memory.host.overhead_bytes
     return Described(job=job, strategy=strategy, memory=memory, host_bytes=host)
 
 
