@@ -114,6 +114,11 @@ _BRINGS_ADAMW = ("sws",)
 _HAS_NO_OPTIMIZER = ("lf",)
 # Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
 _WHOLE_AT_FIRST = ("litr", "lith")
+# Sources whose records tell scales that are quantized themselves ("nf4 twice") from those that are not; other programs
+# nest them: fms-acceleration's plugin, bitsandbytes' own layers by default, as fsdp_qlora takes them, and Axolotl.
+_TELLS_NESTED = ("litr", "lith", "bnb4")
+# Programs that do not make fp32 of what is not in 4 bits: LitGPT, fsdp_qlora, LLaMA-Factory, TRL since 0.27.
+_UNPREPARED = ("litr", "lith", "fsdpq", "lf", "trlnb")
 
 
 def job_of(record: Record) -> Job:
@@ -127,6 +132,9 @@ def job_of(record: Record) -> Job:
     if lora:
         method = "qlora" if config.get("quantization") else "lora"
         said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
+        prefix = record["id"].partition("-")[0]
+        said["double_quantization"] = not (prefix in _TELLS_NESTED and config.get("quantization") == "nf4")
+        said["kbit_fp32"] = "never" if prefix in _UNPREPARED else "always"
         said["lora_dropout"] = source_of(record).lora_dropout
         said["lora_train_embeddings"] = lora.get("train_embeddings", False)
     training = attrs.evolve(

@@ -38,6 +38,9 @@ _ADAPTERS = {"use_peft": True, "lora_enable": True, "use_lora": True, "finetunin
              "tuner_type": "lora", "adapter": "lora"}  # fmt: skip
 _FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_lora": True, "bits": 4,
               "adapter": "qlora"}  # fmt: skip
+# Whether the scales of 4-bit weights are quantized too: LLaMA-Factory, transformers and ms-swift, TRL.
+_NESTED = ("double_quantization", "bnb_4bit_use_double_quant", "use_bnb_nested_quant")
+_OF_TRL = "use_peft"  # of its ModelConfig, which nests only where it is told to
 # The optimizer that the program makes where the config has none: TrainingArguments, Axolotl.
 _OPTIMIZERS = ("optim", "optimizer")
 # bitsandbytes' AdamW8bit by its names; the paged one's states are on the GPU too as long as there is room.
@@ -309,6 +312,11 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if not (asked or (rank is not None and not switch)):
         return
     yield "method", "qlora" if four_bits else "lora"
+    if four_bits:
+        nested = next((values[name] for name in _NESTED if isinstance(values.get(name), bool)), _OF_TRL not in values)
+        yield from [("double_quantization", False)] if not nested else ()
+        if any(name in values for name in (*_OF_LLAMA_FACTORY, _OF_TRL)):
+            yield "kbit_fp32", "never"
     if rank is not None:
         yield "lora_rank", rank
     every = "all-linear" if values.get("lora_target_linear") is True else None  # Axolotl's

@@ -45,6 +45,7 @@ _CHOICES = {
     "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon", "AdamW8bit"),
     "attention": ("flash", "sdpa", "eager"),
     "launcher": ("torchrun", "deepspeed", "bound"),
+    "kbit_fp32": ("always", "below-3", "never"),
     "loading": ("auto", "mapped", "copied", "fp32", "gpu", "gpu-fp32"),
 }
 _METAVARS = {
@@ -58,8 +59,8 @@ _METAVARS = {
     "host_memory": "SIZE",
 }
 _SWITCHES = (
-    *("chunked_loss", "expandable_segments", "foreach", "liger_kernels", "lora_fp32", "lora_train_embeddings"),
-    *("reentrant", "zero_init"),
+    *("chunked_loss", "double_quantization", "expandable_segments", "foreach", "liger_kernels", "lora_fp32"),
+    *("lora_train_embeddings", "reentrant", "zero_init"),
 )
 _LISTS = ("lora_targets",)
 _TEXTS = ("liger", "torch", "transformers")  # 4.50 is no number
@@ -102,6 +103,9 @@ _FIELD_HELP = {
     "zero_init": "At stage 3 the model is made under zero.Init (default: it is).",
     "foreach": "The program's AdamW is torch's, not fused: each step copies a moment (default: by config and release).",
     "lora_fp32": "peft keeps adapters in fp32 (default: it does; TRL does not at stage 3).",
+    "double_quantization": "The scales of a base in 4 bits are in 8 (default: they are; TRL's are not).",
+    "kbit_fp32": "peft's prepare_model_for_kbit_training makes fp32 of what is not in 4 bits, until initialize "
+    "(default: always, or by --target).",
     "gpu_memory": "Memory of one GPU as sold, such as 24GiB: instead of --hw, or of what it has.",
     "gpu_memory_used": "What other processes hold on every GPU, such as 2GiB (default: nothing).",
     "host_memory": "RAM of one node, such as 512GiB: instead of what the hardware has.",

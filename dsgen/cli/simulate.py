@@ -28,8 +28,8 @@ _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
                 "accumulation", "precision", "checkpointing", "reentrant", "method", "lora_rank", "lora_targets",
-                "lora_dropout", "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention",
-                "chunked_loss", "launcher", "liger_kernels", "gpu_memory", "gpu_memory_used",
+                "lora_dropout", "lora_train_embeddings", "lora_fp32", "double_quantization", "kbit_fp32", "zero_init",
+                "foreach", "attention", "chunked_loss", "launcher", "liger_kernels", "gpu_memory", "gpu_memory_used",
                 "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
@@ -310,6 +310,8 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             lora_dropout=wished["lora_dropout"],
             lora_train_embeddings=wished["lora_train_embeddings"],
             lora_fp32=wished["lora_fp32"],
+            double_quantization=wished["double_quantization"],
+            kbit_fp32=wished["kbit_fp32"],
             zero_init=wished["zero_init"],
             chunked_loss=wished["chunked_loss"],
             liger_kernels=attrs.fields_dict(Model)["liger_kernels"].metadata["choices"][-1]

@@ -12,6 +12,7 @@ from dsgen.frameworks.optimizer_starts import start_code
 from dsgen.frameworks.rank_environment import job_variables
 from dsgen.jobs.releases import casts_adapters
 from dsgen.memory.conversions import TO_FP32, conversions
+from dsgen.memory.quantized_base import lifts
 from dsgen.planning.planner import Plan
 from dsgen.rendering.configs import merged
 
@@ -116,11 +117,13 @@ def _load(at: _AskedCode) -> str:
 def _four_bits(at: _AskedCode) -> str:
     kind = dtype(at.plan.chosen.strategy.precision)
     three = at.plan.chosen.strategy.stage == 3
+    nested = at.plan.job.training.double_quantization
     storage = f"    bnb_4bit_quant_storage=torch.{kind},  # stage 3 shares out one dtype\n" if three else ""
     return (
         "import torch\nfrom transformers import BitsAndBytesConfig\n\n"
         "four_bits = BitsAndBytesConfig(\n"
-        '    load_in_4bit=True,\n    bnb_4bit_quant_type="nf4",\n    bnb_4bit_use_double_quant=True,\n'
+        '    load_in_4bit=True,\n    bnb_4bit_quant_type="nf4",\n'
+        f"    bnb_4bit_use_double_quant={nested},\n"
         f"    bnb_4bit_compute_dtype=torch.{kind},  # fp32 where nobody says it\n{storage})"
     )
 
@@ -129,7 +132,7 @@ def _adapters(at: _AskedCode) -> str:
     lora = adapters(at.plan.job)
     if lora is None:
         return ""
-    if lora.quantized:
+    if _prepares(at.plan):
         checkpointing = at.plan.chosen.strategy.checkpointing
         said = python_value(recomputation.kind_arguments(at.plan))
         kind = f"    gradient_checkpointing_kwargs={said},\n" if checkpointing else ""
@@ -145,6 +148,11 @@ def _adapters(at: _AskedCode) -> str:
         "from peft import LoraConfig, get_peft_model\n\n"
         f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)}{kept})"
     )
+
+
+def _prepares(plan: Plan) -> bool:
+    """Whether peft prepares the base, and with it checkpointing."""
+    return lifts(plan.job.training, plan.chosen.strategy.stage)
 
 
 def _call(name: str, arguments: Mapping[str, object]) -> str:
@@ -170,7 +178,7 @@ def _inputs(at: _AskedCode) -> str:
     if not recomputation.reenters(at.plan):
         return ""
     why = f"# reentrant: {recomputation.reason(at.plan)}\n"
-    return why if at.plan.job.training.method == "qlora" else f"{why}{recomputation.INPUTS}\n"
+    return why if _prepares(at.plan) else f"{why}{recomputation.INPUTS}\n"
 
 
 def _liger(at: _AskedCode) -> str:

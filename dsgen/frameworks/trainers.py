@@ -127,7 +127,7 @@ def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("quantization_bit", 4, _FOUR_BITS)
             yield Argument("quantization_method", "bnb")
             yield Argument("quantization_type", "nf4")
-            yield Argument("double_quantization", True)
+            yield Argument("double_quantization", job.training.double_quantization)
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("cutoff_len", job.seq_len, "tokens of a sequence")
     asked = attention(config.plan)
@@ -192,7 +192,7 @@ def _of_ms_swift(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("quant_bits", 4)
             yield Argument("bnb_4bit_compute_dtype", dtype(chosen.precision), "fp32 where nobody says it")
             yield Argument("bnb_4bit_quant_type", "nf4")
-            yield Argument("bnb_4bit_use_double_quant", True)
+            yield Argument("bnb_4bit_use_double_quant", job.training.double_quantization)
             if chosen.stage == 3:
                 yield Argument("bnb_4bit_quant_storage", dtype(chosen.precision), "stage 3 shares out one dtype")
     yield Argument("torch_dtype", dtype(chosen.precision))

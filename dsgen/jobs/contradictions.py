@@ -13,12 +13,14 @@ from dsgen.shapes.units import gib
 
 __all__ = ["ADAPTERS", "contradictions", "idle_in_plans"]
 
+_PACKED = ("double_quantization", "kbit_fp32")  # wishes that only a base in 4 bits has
 ADAPTERS = (
     "lora_rank",
     "lora_targets",
     "lora_dropout",
     "lora_train_embeddings",
     "lora_fp32",
+    *_PACKED,
 )  # wishes that only adapters have
 
 
@@ -102,7 +104,10 @@ def _unread(training: Training, version: str) -> Iterator[tuple[str, str]]:
     if training.method == "full":
         why = "training.method is full, which has no adapters; --method lora has"
         yield from ((f"training.{name}", why) for name in ADAPTERS)
-    elif casts_adapters(version) and training.precision != "fp32":
+    elif training.method == "lora":
+        why = "training.method is lora, whose base is not in 4 bits; --method qlora puts it so"
+        yield from ((f"training.{name}", why) for name in _PACKED)
+    if training.method != "full" and casts_adapters(version) and training.precision != "fp32":
         yield "training.lora_fp32", f"DeepSpeed {version} makes adapters 16-bit, whatever peft has made of them"
     if not (training.chunked_loss or training.liger_kernels):
         yield "training.liger", "training.chunked_loss is false, so no loss is Liger's; --chunked-loss"

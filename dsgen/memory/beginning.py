@@ -32,7 +32,7 @@ def beginning(
         accumulates: As for `start`.
     """
     stage, size = layout.stage, states.size
-    if states.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
+    if states.loaded:  # what is not in 4 bits becomes fp32 where peft prepares it, and 16-bit again, one by one
         yield moment("load", ResidentStates(states.tables + states.loaded + states.lifting, 0, 0, 0))
         yield moment("init", ResidentStates(states.tables + states.loaded + states.casting, 0, 0, 0))
     elif not under_zero_init(job.training, stage):

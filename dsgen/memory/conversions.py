@@ -13,6 +13,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt
 from dsgen.memory.numbers import quantized
 from dsgen.memory.older_releases import shards_fp32, shares_out_at_0
+from dsgen.memory.quantized_base import Scales
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.swapped_parameters import LEAST_BYTES
 from dsgen.memory.trained import wide_adapters
@@ -42,9 +43,6 @@ _MERGED_CUT, _MERGED = 4, 5
 _ADAM = ("AdamW", "Adam")
 _LION = "Lion"  # stepped on the CPU it has a second moment, of zeros (ops/lion/cpu_lion.py)
 _WHOLE = 3  # the stage that cuts the weights too
-# Elements of a base in 4 bits that share a scale of 8 bits, and such scales that share one of 32 (bitsandbytes with
-# double quantization: functional.py, quantize_4bit).
-_BLOCK, _NESTED = 64, 256
 
 
 class Conversion(NamedTuple):
@@ -164,17 +162,12 @@ def scales_of(job: Job, held: States) -> int:
 
     A state dict has them without the weights they belong to: exclude_frozen_parameters leaves out parameters alone.
     """
-    return _scaled(_scales(job, held))
+    return _scales(job, held).size
 
 
-def _scales(job: Job, held: States) -> int:
-    """Scales of 8 bits."""
-    return held.numbers.frozen_linear // _BLOCK if quantized(job.model, job.training.method) else 0
-
-
-def _scaled(scales: int) -> int:
-    """Bytes of them, with what they are scaled by."""
-    return scales + FP32 * (scales // _NESTED)
+def _scales(job: Job, held: States) -> Scales:
+    packed = held.numbers.frozen_linear if quantized(job.model, job.training.method) else 0
+    return Scales.of(job.training, packed)
 
 
 def _held(job: Job, strategy: Strategy) -> States:
@@ -209,7 +202,7 @@ def _files(sizes: Sequence[int]) -> Iterator[int]:
         yield filled
 
 
-def _universal(held: States, stage: int, tied: int, adapted: bool, scales: int) -> Conversion:
+def _universal(held: States, stage: int, tied: int, adapted: bool, scales: Scales) -> Conversion:
     """A checkpoint for any number of ranks: every rank's states in a file of each tensor, then these put together.
 
     Workers read a rank's file each, and copy what they write tensor by tensor; then they merge a tensor each. Below
@@ -225,14 +218,13 @@ def _universal(held: States, stage: int, tied: int, adapted: bool, scales: int) 
     }
     merged = {"copies of tensors": (_MERGED_CUT if cut else _MERGED) * FP32 * sum(largest)}
     again = 0 if cut else FP32 * tied
-    scaled = _scaled(scales)
     saved = (
-        held.ranks * scaled if cut else held.size * (elements + tied * adapted) + scaled
+        held.ranks * scales.size if cut else held.size * (elements + tied * adapted) + scales.size
     )  # what is beside states in the checkpoint
     read = {} if cut else {"weights": saved, "weights in fp32": again}
     parts = max(split, merged, read, key=lambda one: sum(one.values()))
     states_bytes = STATES * FP32 * elements
-    beside = STATES * FP32 * own if cut else again + FP32 * (scales + scales // _NESTED)
+    beside = STATES * FP32 * own if cut else again + FP32 * scales.numel
     left = states_bytes + beside + saved
     disk = max(2 * states_bytes + beside, left)
     return Conversion(UNIVERSAL, {name: size for name, size in parts.items() if size}, disk, left, 1, left)

@@ -21,7 +21,7 @@ from dsgen.memory.shares import FP32
 from dsgen.memory.states import States
 from dsgen.shapes.profiles import Model, Training
 
-__all__ = ["LOADINGS_OF", "SHARD_BYTES", "Loaded", "loaded", "under_zero_init"]
+__all__ = ["KBIT_FP32_OF", "LOADINGS_OF", "SHARD_BYTES", "Loaded", "loaded", "under_zero_init"]
 
 SHARD_BYTES = 5 * 10**9  # a safetensors shard as Hugging Face writes them
 _WHOLE = 3  # the stage under which a model is made in shares
@@ -37,6 +37,12 @@ LOADINGS_OF = {
     "llama-factory": "gpu-fp32",
     "ms-swift": "gpu",
 }
+
+
+# Program -> whether it makes fp32 of what a base has not in 4 bits, as Training.kbit_fp32; dsgen's own code does.
+# Axolotl (loaders/model.py, _prepare_model_for_quantization, 07-2026); the others call nothing of the kind
+# (LLaMA-Factory and ms-swift, 08-2026).
+KBIT_FP32_OF = {"axolotl": "below-3", "llama-factory": "never", "ms-swift": "never"}
 
 
 class Loaded(NamedTuple):

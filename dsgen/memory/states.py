@@ -8,6 +8,7 @@ from dsgen.families.parameters import added, stretches
 from dsgen.jobs.job import STATES
 from dsgen.memory.cuts import cut
 from dsgen.memory.numbers import Numbers, count, linear, making, quantized
+from dsgen.memory.quantized_base import BITS, lifts, scale_bits
 from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel, split_of
 from dsgen.memory.trained import Trained, trained, wide_adapters
@@ -18,10 +19,6 @@ from dsgen.strategies.counted import NARROW
 
 __all__ = ["FP32", "States", "flattening", "states", "takes", "widths"]
 
-# Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
-# with double quantization: functional.py, quantize_4bit and quantize_blockwise).
-SCALE_BITS = 8 / 64 + 32 / (64 * 256)  # they are no parameters: stage 3 leaves them whole
-NF4_BITS = 4 + SCALE_BITS
 # At stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py).
 FUSED = ("AdamW", "Adam")
 ADAGRAD, MUON = "Adagrad", "Muon"
@@ -47,7 +44,7 @@ class States(NamedTuple):
         own: Elements of this rank's partition.
         kept: Elements of the whole tensors that reach into it.
         loaded: Bytes of weights until initialize where the base is in 4 bits: it is loaded on the GPU whole, and peft's
-            preparation casts what is not in 4 bits to fp32; else 0.
+            preparation, where it is called, casts what is not in 4 bits to fp32; else 0.
         lifting, casting: Bytes that are there beyond `loaded` at most while tensor by tensor becomes fp32, and 16-bit.
         making: Bytes of the module in the making, and of what is cut before and with it, where stage 3 makes a model.
         tables: Bytes of what is no parameter and stays on the GPU at every stage.
@@ -146,8 +143,9 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     tensors = cut_up = trained(model, *rest, muon)
     ranks = job.world // layout.tp if stage else 1
     packed = quantized(model, training.method)
-    layers = int(numbers.frozen_linear * NF4_BITS / 8) if packed else numbers.frozen_linear * size
-    scales = int(numbers.frozen_linear * SCALE_BITS / 8) if packed else 0
+    scaled = scale_bits(training) if packed else 0  # they are no parameters: stage 3 leaves them whole
+    layers = int(numbers.frozen_linear * (BITS + scaled) / 8) if packed else numbers.frozen_linear * size
+    scales = int(numbers.frozen_linear * scaled / 8)
     frozen = layers + numbers.frozen_other * size
     elements = tensors.elements
     second = None
@@ -189,9 +187,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         ranks=ranks,
         own=own,
         kept=kept,
-        loaded=_loaded(numbers, layers, packed, elements) if training.method == "qlora" else 0,
-        lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
-        casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
+        **_quantized(model, training, numbers, layers, packed, elements, size, stage),
         making=making(
             model,
             layout,
@@ -255,9 +251,25 @@ def _of_muon(
     return sizes[0], 0, *sizes[1:]
 
 
-def _loaded(numbers: Numbers, layers: int, packed: bool, adapters: int) -> int:
-    """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
-    return FP32 * (numbers.frozen_other + adapters) + (layers if packed else FP32 * numbers.frozen_linear)
+def _quantized(
+    model: Model, training: Training, numbers: Numbers, layers: int, packed: bool, adapters: int, size: int, stage: int
+) -> dict[str, int]:
+    """`loaded`, `lifting` and `casting` of States: peft makes adapters fp32 whatever it does to the rest."""
+    if training.method != "qlora":
+        return {"loaded": 0, "lifting": 0, "casting": 0}
+    rest = numbers.frozen_other + (0 if packed else numbers.frozen_linear)
+    base = layers if packed else 0
+    if lifts(training, stage):
+        loaded = FP32 * (rest + adapters) + base
+        return {
+            "loaded": loaded,
+            "lifting": _lifting(model, adapters, packed, size),
+            "casting": _casting(model, training, packed, size),
+        }
+    beside = _adapted(model, training)
+    alone = [(one.repeats, [numel for item in one.parameters for numel in beside.get(item.name, ())])
+             for one in stretches(model)]  # fmt: skip
+    return {"loaded": size * rest + FP32 * adapters + base, "lifting": 0, "casting": _most(alone, size)}
 
 
 def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:
@@ -268,8 +280,12 @@ def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:
 
 def _casting(model: Model, training: Any, packed: bool, size: int) -> int:
     """Bytes of the tensor in the making, less what those before it have given back, where that is most."""
-    beside = added(model, training.lora_rank, training.lora_targets, training.lora_train_embeddings)
-    return _most(_unpacked(model, packed, beside), size)
+    return _most(_unpacked(model, packed, _adapted(model, training)), size)
+
+
+def _adapted(model: Model, training: Any) -> Mapping[str, tuple[int, ...]]:
+    """Tensor of the model -> elements of what is trained beside it."""
+    return added(model, training.lora_rank, training.lora_targets, training.lora_train_embeddings)
 
 
 def _unpacked(model: Model, packed: bool, adapted: Mapping[str, tuple[int, ...]]) -> list[tuple[int, list[int]]]:

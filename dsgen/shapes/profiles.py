@@ -343,14 +343,12 @@ class Training(Value):
     gradient_clipping: float = fact("Largest global gradient norm; 0 turns clipping off.", default=1.0, minimum=0)
     scheduler: str = fact(
         "Learning-rate schedule; auto is WarmupCosineLR when total_steps or total_tokens is given, else WarmupLR.",
-        default="auto",
-        choices=("auto", "none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
-    )
+        default="auto", choices=("auto", "none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
+    )  # fmt: skip
     warmup_steps: int | None = fact(
         "Steps of warm-up; empty means 3 % of the run, at most 2000, or 40 where its length is not said; adapters: 10.",
-        default=None,
-        minimum=1,
-    )
+        default=None, minimum=1,
+    )  # fmt: skip
     total_steps: int | None = fact("Optimizer steps of the whole run.", default=None, minimum=1)
     total_tokens: float | None = fact(
         "Tokens of the whole run, all epochs; the same as total_steps, whatever the batch.", default=None, minimum=1
@@ -367,9 +365,13 @@ class Training(Value):
         default=False,
     )
     lora_fp32: bool = fact(
-        "peft makes adapters fp32; under zero.Init they and their products stay so. TRL says no there.",
-        default=True,
+        "peft makes adapters fp32; under zero.Init they and their products stay so. TRL says no there.", default=True
     )
+    double_quantization: bool = fact("A base in 4 bits has its scales in 8 (bnb_4bit_use_double_quant).", default=True)
+    kbit_fp32: str = fact(
+        "Whether peft's prepare_model_for_kbit_training makes fp32 of what a base has not in 4 bits, until initialize.",
+        default="always", choices=("always", "below-3", "never"),
+    )  # fmt: skip
     launcher: str = fact(
         "Who starts the ranks, and so which CPU threads each has for Adam on the host: torchrun and accelerate one, "
         "deepspeed all or a share of them on any cores, bound (deepspeed --bind_cores_to_rank, as dsgen launch starts "
@@ -383,9 +385,8 @@ class Training(Value):
     steps_per_print: int = fact("Optimizer steps between DeepSpeed's progress lines.", default=10, minimum=1)
     monitor: str = fact(
         "Where DeepSpeed logs loss, learning rate and loss scale.",
-        default="none",
-        choices=("none", "tensorboard", "csv", "wandb"),
-    )
+        default="none", choices=("none", "tensorboard", "csv", "wandb"),
+    )  # fmt: skip
     flops_profiler: bool = fact("Print a FLOPS profile of one step.", default=False)
     comms_logger: bool = fact("Log every collective with its size and time (slows each one down).", default=False)
 

@@ -43,13 +43,14 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 ATTENTION = ("flash", "sdpa", "math", "eager")
 CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed": "deepspeed"}
 _METHODS = ("full", "lora", "qlora")
-_AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", "zero_init", "chunked_loss")  # where nobody says
+_MAY_BE_OPEN = ("target_len", "mean_len", "empty_cache_steps", "evaluation")
+_OF_4_BITS = ("double_quantization", "kbit_fp32")
+_AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", *_OF_4_BITS, "zero_init", "chunked_loss")
 # The constraint that stops a simulation, forced or not: it chunks a loss as Liger does, and in no other way.
 CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
 _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
 _GROWING = "expandable_segments:True"  # as dsgen launch sets it for what dsgen plans
-_SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
-_GPUS_PER_NODE = 8  # when nobody says
+_SEQ_LEN, _GPUS_PER_NODE = 4096, 8  # when nobody says: tokens, as everywhere in dsgen, and GPUs
 _UNKNOWN_GPU = "generic"  # vendor of what --gpu-memory alone describes
 _NO_NETWORK = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)  # of one node
 
@@ -65,7 +66,7 @@ class Options:
         attention, checkpointing: The attention kernel, one of ATTENTION, and one of CHECKPOINTING.
         reentrant: That is torch's reentrant kind; of a plan also where its release needs it.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
-        lora_fp32: peft makes adapters fp32.
+        lora_fp32, double_quantization, kbit_fp32: As in Training.
         zero_init: At stage 3 the model is made under zero.Init.
         chunked_loss: The loss never holds all logits.
         foreach: The AdamW that a program brings is torch's foreach one; None: by the target.
@@ -94,6 +95,8 @@ class Options:
     lora_dropout: float | None = None
     lora_train_embeddings: bool | None = None
     lora_fp32: bool | None = None
+    double_quantization: bool | None = None
+    kbit_fp32: str | None = None
     zero_init: bool | None = None
     chunked_loss: bool | None = None
     foreach: bool | None = None
@@ -181,6 +184,7 @@ class Request:
         }
         if run.method != "full":
             asked |= {"lora_rank": run.lora_rank, "lora_targets": list(run.lora_targets or ())}
+            asked |= {name: value for name in _OF_4_BITS if (value := getattr(run, name)) is not None}
             asked |= {"lora_dropout": run.lora_dropout, "lora_train_embeddings": run.lora_train_embeddings}
         asked |= {name: False for name in ("lora_fp32", "zero_init") if getattr(run, name) is False}
         if self.hardware is not None:
@@ -348,12 +352,9 @@ def _checked(request: Request) -> Request:
             "gpus_per_node": request.gpus_per_node,
             "steps": run.steps,
             "seq_len": run.seq_len,
-            "target_len": 1 if run.target_len is None else run.target_len,
-            "mean_len": 1 if run.mean_len is None else run.mean_len,
             "lora_rank": run.lora_rank,
-            "empty_cache_steps": 1 if run.empty_cache_steps is None else run.empty_cache_steps,
-            "evaluation": 1 if run.evaluation is None else run.evaluation,
         }
+        | {name: value for name in _MAY_BE_OPEN if (value := getattr(run, name)) is not None}
     )
     if run.mean_len and run.seq_len and run.mean_len > run.seq_len:
         raise mistake(f"mean_len is {run.mean_len}", must=f"it must be at most seq_len, the longest: {run.seq_len}")

@@ -331,6 +331,7 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         adoption.write(str(tmp_path / "s.json"))
 
 
+OF_TRL = {"kbit_fp32": "never"}  # neither it nor LLaMA-Factory prepares a base in 4 bits
 RECOMPUTES = {"checkpointing": "full", "reentrant": True}  # LLaMA-Factory, where nobody says otherwise
 
 
@@ -339,9 +340,13 @@ RECOMPUTES = {"checkpointing": "full", "reentrant": True}  # LLaMA-Factory, wher
     [
         ("lora_r: 8\n", {"method": "lora", "lora_rank": 8}),
         ("use_peft: true\nload_in_4bit: true\nlora_r: 64\nlora_target_modules: [q_proj, v_proj]\n",
-         {"method": "qlora", "lora_rank": 64, "lora_targets": ["q_proj", "v_proj"]}),
+         {"method": "qlora", "lora_rank": 64, "lora_targets": ["q_proj", "v_proj"], **OF_TRL,
+          "double_quantization": False}),
+        ("use_peft: true\nload_in_4bit: true\nuse_bnb_nested_quant: true\n", {"method": "qlora", **OF_TRL}),
         ("finetuning_type: lora\nlora_rank: 16\nlora_target: all\nquantization_bit: 4\n",
-         {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"], **RECOMPUTES}),
+         {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"], **OF_TRL, **RECOMPUTES}),
+        ("finetuning_type: lora\nlora_rank: 16\nquantization_bit: 4\ndouble_quantization: false\n",
+         {"method": "qlora", "lora_rank": 16, "double_quantization": False, **OF_TRL, **RECOMPUTES}),
         ("adapter: qlora\nlora_r: 32\nload_in_4bit: true\n", {"method": "qlora", "lora_rank": 32}),
         ("adapter: lora\nlora_r: 8\nlora_target_linear: true\nmicro_batch_size: 2\nbf16: auto\n",
          {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"]}),

@@ -131,6 +131,30 @@ def test_a_4_bit_base_has_half_a_byte_an_element_and_its_scales(stage):
     assert end["weights"] == pytest.approx(base + 2 * (UNQUANTIZED + trained), abs=1024)
 
 
+def test_without_double_quantization_each_scale_is_fp32():
+    """4 bytes of scale for 64 elements, and the 64 bytes of one table a matrix."""
+    found = simulate(0, method="qlora", lora_rank=8, checkpointing=True, double_quantization=False)
+
+    scales = sum(4 * (rows * columns // 64) + 64 for rows, columns in MATRICES)
+    end = phase(found, "init")["gpu"]["end_parts"]
+    base = LINEAR // 2 + LAYERS * scales
+    assert end["weights"] == pytest.approx(base + 2 * (UNQUANTIZED + adapters(8)), abs=1024)
+
+
+@pytest.mark.parametrize(("said", "stage", "lifts"), [("never", 0, False), ("below-3", 3, False), ("below-3", 2, True)])
+def test_a_program_may_leave_the_base_in_its_type(said, stage, lifts):
+    """What is not in 4 bits is fp32 between load and initialize, or never is; training is the same."""
+    found, always = (
+        simulate(stage, method="qlora", lora_rank=8, checkpointing=True, kbit_fp32=way) for way in (said, "always")
+    )
+
+    peaks = [phase(one, "load")["gpu"]["peak_bytes"] for one in (found, always)]
+    beside = 2 * LLAMA["vocab_size"] * HIDDEN - 4 * adapters(8)  # the head in both types, before there are adapters
+    assert peaks[1] - peaks[0] == pytest.approx(0 if lifts else 2 * UNQUANTIZED + beside, abs=4 * 256 * HIDDEN)
+    for name in ("forward", "backward", "step"):
+        assert phase(found, name)["gpu"]["end_bytes"] == phase(always, name)["gpu"]["end_bytes"], name
+
+
 def test_a_4_bit_matrix_is_whole_in_16_bits_while_it_is_used():
     wide = {**LLAMA, "vocab_size": 256, "intermediate_size": 8192}
     found = simulate(0, model=wide, method="qlora", lora_targets=["q_proj"], seq_len=8, steps=1)

@@ -23,6 +23,7 @@ CONFIG = {
 }
 ASKED = {"hw": "a100-80g", "model": "1b", "gpus": 8, "seq_len": 512, "checkpointing": "none"}
 LORA = {"method": "lora", "lora_rank": 64}
+QLORA = {"method": "qlora", "lora_rank": 64}
 # Loads what lies in a folder and says how much more of this process's memory is its own, in bytes.
 LOAD = """
 import importlib, json, sys, torch
@@ -83,7 +84,16 @@ def test_the_experts_of_a_mixture_are_joined_in_own_memory(tmp_path: Path) -> No
 @pytest.mark.parametrize("said", [{"zero_init": False}, LORA | {"zero_init": False}, LORA | {"lora_fp32": False}])
 def test_the_engine_takes_as_much(tmp_path: Path, offload: str, said: dict[str, Any]) -> None:
     """A model that no zero.Init made, and adapters that peft was told to leave in 16 bits, at stage 3."""
-    zero: dict[str, Any] = {"stage": 3, "offload_param": {"device": offload}, "offload_optimizer": {"device": offload}}
+    real, ours = _both(
+        tmp_path, said, {"stage": 3, "offload_param": {"device": offload}, "offload_optimizer": {"device": offload}}
+    )
+
+    assert ours["init"] == pytest.approx(real["init"], rel=0.02)
+    assert max(ours.values()) == pytest.approx(max(real.values()), rel=0.02)
+
+
+def _both(tmp_path: Path, said: dict[str, Any], zero: dict[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
+    """Phase -> most bytes on a GPU, simulated and counted."""
     config = {**CONFIG, "zero_optimization": zero}
     path = tmp_path / "ds.json"
     path.write_text(json.dumps(config), encoding="utf-8")
@@ -99,9 +109,17 @@ def test_the_engine_takes_as_much(tmp_path: Path, offload: str, said: dict[str, 
     ours = {}
     for phase in dsgen.memory({**ASKED, **said}, config=config).memory.phases:
         ours[phase.phase] = max(ours.get(phase.phase, 0), phase.gpu_bytes)
+    return real, ours
 
-    assert ours["init"] == pytest.approx(real["init"], rel=0.02)
-    assert max(ours.values()) == pytest.approx(max(real.values()), rel=0.02)
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+@pytest.mark.parametrize("said", [{"double_quantization": False}, {"kbit_fp32": "never"}])
+def test_a_base_in_4_bits_takes_as_much(tmp_path: Path, stage: int, said: dict[str, Any]) -> None:
+    """Scales in fp32, and a program that leaves what is not in 4 bits in 16."""
+    real, ours = _both(tmp_path, QLORA | said, {"stage": stage})
+
+    for phase in ("load", "init", "forward", "backward", "step"):
+        assert ours[phase] == pytest.approx(real[phase], rel=0.01), phase
 
 
 def _option(name: str, value: Any) -> list[str]:

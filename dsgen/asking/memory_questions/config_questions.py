@@ -57,6 +57,8 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "chunked_loss": bool,
     "attention": str,
     "reentrant": bool,
+    "double_quantization": bool,
+    "kbit_fp32": str,
 }
 _PROGRAM_S: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "micro_batch": (("train_micro_batch_size_per_gpu",), int),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from dsgen.frameworks.names import check_name
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import knows_liger_kernels, obeys_zero3_init_flag, with_liger_kernels
 from dsgen.linting.statements import Statement
-from dsgen.memory.loading import LOADINGS_OF
+from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.layers import Rank
 from dsgen.shapes.profiles import Training
 
 __all__ = ["for_program", "under_zero_init"]
 
-_LOADING, _TRAINER = "training.loading", "hf-trainer"
+_TRAINER = "hf-trainer"
 
 
 def for_program(job: Job, target: str | None) -> Job:
@@ -38,10 +40,13 @@ def for_program(job: Job, target: str | None) -> Job:
     if patched and knows_liger_kernels(job.model, training.liger):
         told = attrs.evolve(training, liger_kernels=True)
         job = attrs.evolve(job, model=with_liger_kernels(job.model, training.liger), training=told)
-    winner = job.provenance.winner(_LOADING)
-    if winner is not None and winner.rank > Rank.DEFAULT:
-        return job
-    return attrs.evolve(job, training=attrs.evolve(job.training, loading=LOADINGS_OF[target]))
+    decides: dict[str, Any] = {
+        "loading": LOADINGS_OF[target],
+        "kbit_fp32": KBIT_FP32_OF.get(target, training.kbit_fp32),
+    }
+    winners = {name: job.provenance.winner(f"training.{name}") for name in decides}
+    unsaid = {name for name, winner in winners.items() if winner is None or winner.rank <= Rank.DEFAULT}
+    return attrs.evolve(job, training=attrs.evolve(job.training, **{name: decides[name] for name in unsaid}))
 
 
 def under_zero_init(training: Training, flag: Statement | None) -> tuple[bool, str | None]:

@@ -38,6 +38,8 @@ _WISHES = {
     "lora dropout": "lora_dropout",
     "lora train embeddings": "lora_train_embeddings",
     "lora fp32": "lora_fp32",
+    "double quantization": "double_quantization",
+    "kbit fp32": "kbit_fp32",
     "loading": "loading",
     "zero init": "zero_init",
 }
@@ -46,6 +48,8 @@ _QUIET = {
     "reentrant": False,
     "lora_train_embeddings": False,
     "lora_fp32": True,
+    "double_quantization": True,
+    "kbit_fp32": "always",
     "loading": "auto",
     "zero_init": True,
 }  # told otherwise alone

@@ -27,13 +27,14 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
 
     QLoRA calls `prepare_model_for_kbit_training` first, as peft's guide says: it casts what is not in 4 bits (the
     embedding, the norms, the head and, in transformers 5, grouped experts) to fp32. `deepspeed.initialize` then casts
-    every weight to the type of its config. peft keeps adapters on a 16-bit base in fp32 (`autocast_adapter_dtype`);
+    every weight to the type of its config. Programs that do not call it (kbit_fp32) freeze the base and ask for
+    checkpointing all the same. peft keeps adapters on a 16-bit base in fp32 (`autocast_adapter_dtype`);
     DeepSpeed casts those too, but not where the base was made under zero.Init.
 
     Args:
         model: The Hugging Face model; with `qlora` one that `quantized.quantize` has changed.
-        request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, lora_fp32, checkpointing,
-            reentrant, dtype.
+        request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, lora_fp32, kbit_fp32,
+            checkpointing, reentrant, dtype.
         stage: ZeRO stage.
 
     Raises:
@@ -43,14 +44,15 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
     load(request["method"])
     import peft
 
-    if request["method"] == "qlora":
+    lifts = {"always": True, "below-3": stage < 3, "never": False}[request["kbit_fp32"]]
+    if request["method"] == "qlora" and lifts:
         model = peft.prepare_model_for_kbit_training(
             model,
             use_gradient_checkpointing=bool(request["checkpointing"]),
             gradient_checkpointing_kwargs={"use_reentrant": request["reentrant"]},
         )
-        if stage == 3:
-            quantized.pack(model, getattr(torch, request["dtype"]))
+    if request["method"] == "qlora" and stage == 3:
+        quantized.pack(model, getattr(torch, request["dtype"]))
     targets = request["lora_targets"]
     return peft.get_peft_model(
         model,

@@ -57,7 +57,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
         # that out is chance, and until then such shares stay in the host's RAM if parameters are offloaded.
         gc.collect()
     if quantized:
-        quantize(model, dtype)
+        quantize(model, dtype, request["double_quantization"])
     if request["chunked_loss"]:
         losses.replace(model, (request["older_loss"] or {}).get("liger", LIGERS[-1]))
     elif request["older_loss"]:

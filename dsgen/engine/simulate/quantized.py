@@ -25,15 +25,15 @@ MAP = 256  # of the 8-bit type of the scales (create_dynamic_map), in fp32, for 
 
 
 class Linear4bit(torch.nn.Linear):  # type: ignore[misc]
-    """A linear layer whose weight is two numbers a byte, with scales that are quantized themselves.
+    """A linear layer whose weight is two numbers a byte, with scales that `nested` quantizes themselves.
 
     The scales are attributes of the weight in bitsandbytes; as buffers that are not saved they take the same and are
     found as a part of the model.
     """
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, dtype: torch.dtype) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool, dtype: torch.dtype, nested: bool = True) -> None:
         torch.nn.Module.__init__(self)
-        self.in_features, self.out_features, self.compute_dtype = inputs, outputs, dtype
+        self.in_features, self.out_features, self.compute_dtype, self.nested = inputs, outputs, dtype, nested
         device = devices.NAME
         elements = inputs * outputs
         packed = torch.empty(((elements + 1) // 2, 1), dtype=torch.uint8, device=device)
@@ -42,13 +42,17 @@ class Linear4bit(torch.nn.Linear):  # type: ignore[misc]
         empty = torch.empty(outputs, dtype=dtype, device=device) if bias else None
         self.bias = None if empty is None else torch.nn.Parameter(empty, requires_grad=False)
         scales = -(-elements // BLOCK)
-        for name, size, kind in (
-            ("absmax", (scales,), torch.uint8),
+        held: list[tuple[str, tuple[int, ...], torch.dtype]] = [
+            ("absmax", (scales,), torch.uint8 if nested else torch.float32),
             ("code", (LEVELS,), torch.float32),
-            ("offset", (), torch.float32),
-            ("state2_absmax", (-(-scales // SCALES),), torch.float32),
-            ("state2_code", (MAP,), torch.float32),
-        ):
+        ]
+        if nested:
+            held += [
+                ("offset", (), torch.float32),
+                ("state2_absmax", (-(-scales // SCALES),), torch.float32),
+                ("state2_code", (MAP,), torch.float32),
+            ]
+        for name, size, kind in held:
             self.register_buffer(name, torch.empty(size, dtype=kind, device=device), persistent=False)
 
     def forward(self, x: Any) -> Any:
@@ -57,9 +61,10 @@ class Linear4bit(torch.nn.Linear):  # type: ignore[misc]
         return _MatMul4Bit.apply(x.to(self.compute_dtype), self.weight, bias, self).to(x.dtype)
 
     def dequantized(self) -> Any:
-        """The weight in 16 bits; its scales in fp32 live until it is made."""
-        scales = torch.empty(self.absmax.numel(), dtype=torch.float32, device=self.absmax.device)
-        scales += self.offset
+        """The weight in 16 bits; scales that are quantized themselves live in fp32 until it is made."""
+        if self.nested:
+            scales = torch.empty(self.absmax.numel(), dtype=torch.float32, device=self.absmax.device)
+            scales += self.offset
         if devices.streams.program is not None:
             moved = self.weight.numel() * self.weight.element_size()
             moved += self.out_features * self.in_features * self.compute_dtype.itemsize
@@ -87,11 +92,11 @@ class _MatMul4Bit(torch.autograd.Function):  # type: ignore[misc]
 
 def _named(layer: Linear4bit) -> None:
     """What peft reads from a weight of bitsandbytes, and the number of elements behind the packed ones."""
-    layer.weight.compress_statistics, layer.weight.quant_type = True, "nf4"
+    layer.weight.compress_statistics, layer.weight.quant_type = layer.nested, "nf4"
     layer.weight.elements_in_4_bits = layer.in_features * layer.out_features
 
 
-def quantize(model: Any, dtype: torch.dtype) -> None:
+def quantize(model: Any, dtype: torch.dtype, nested: bool) -> None:
     """Make a model that was built on "meta" what `from_pretrained` with `load_in_4bit` gives: on the GPU, in 4 bits.
 
     Which layers are replaced is asked from transformers: every linear one but the output head and those that the class
@@ -108,7 +113,7 @@ def quantize(model: Any, dtype: torch.dtype) -> None:
             continue
         shape = module.weight.shape
         inputs, outputs = shape if isinstance(module, Conv1D) else reversed(shape)
-        model.set_submodule(name, Linear4bit(inputs, outputs, module.bias is not None, dtype))
+        model.set_submodule(name, Linear4bit(inputs, outputs, module.bias is not None, dtype, nested))
     made: dict[int, Any] = {}
     for module in model.modules():
         for table in (module._parameters, module._buffers):

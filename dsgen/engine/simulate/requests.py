@@ -31,6 +31,8 @@ DEFAULTS: dict[str, Any] = {
     "lora_dropout": 0.0,  # the probability with which an adapter drops an element of its input
     "lora_train_embeddings": False,  # the input embedding and the output head are trained beside the adapters
     "own_optimizer": "",  # that the program makes: AdamW8bit of bitsandbytes; "": the config's
+    "double_quantization": True,  # of a base in 4 bits: its scales are quantized too
+    "kbit_fp32": "always",  # whether peft prepares it: never, always, or below-3, where stage 3 does not run
     "lora_fp32": True,  # peft makes adapters fp32 (autocast_adapter_dtype)
     "zero_init": True,  # at stage 3 the model is made under zero.Init
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
@@ -51,6 +53,7 @@ UPCASTS = ("loss", "model", "none")
 LIGERS = ("0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2")  # releases of Liger that changed its loss, the newest last
 LIGER_KERNELS = ("0.4.1", "0.8.5")  # releases that changed what its other kernels hold, likewise
 METHODS = ("full", "lora", "qlora")
+KBIT = ("always", "below-3", "never")
 OPTIMIZERS = ("", "AdamW8bit")
 DTYPES = ("bfloat16", "float16", "float32")
 _NEEDED = {"config": dict, "model": dict, "world_size": int}
@@ -82,7 +85,7 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     if not 0 <= asked["rank"] < asked["world_size"]:
         raise ValueError(f"rank is {asked['rank']}; it must be from 0 to {asked['world_size'] - 1}")
     choices = {"attention": ATTENTION, "dtype": DTYPES, "method": METHODS, "own_optimizer": OPTIMIZERS}
-    choices["liger_kernels"] = ("", *LIGER_KERNELS)
+    choices |= {"kbit_fp32": KBIT, "liger_kernels": ("", *LIGER_KERNELS)}
     for name, allowed in choices.items():
         if asked[name] not in allowed:
             raise ValueError(f"{name} is {asked[name]!r}; it must be one of {', '.join(allowed)}")
@@ -105,7 +108,8 @@ def _is_count(value: Any) -> bool:
 
 def _switches(asked: dict[str, Any]) -> None:
     """Keys that are no counts: on, off, a list of names, a probability."""
-    for name in ("chunked_loss", "every_pass", "lora_fp32", "lora_train_embeddings", "reentrant", "time", "zero_init"):
+    names = ("chunked_loss", "double_quantization", "every_pass", "lora_fp32", "lora_train_embeddings", "reentrant")
+    for name in (*names, "time", "zero_init"):
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
     older = asked["older_loss"]

@@ -12,9 +12,10 @@ from dsgen.families.parameters import added, stretches
 from dsgen.memory.asked import through_training
 from dsgen.memory.cuts import cut
 from dsgen.memory.numbers import PACKED, linear, quantized
+from dsgen.memory.quantized_base import BITS, lifts, scale_bits
 from dsgen.memory.replaying.requests import Handle, Requests
 from dsgen.memory.shares import FP32, sub_groups
-from dsgen.memory.states import NF4_BITS, States
+from dsgen.memory.states import States
 from dsgen.memory.trained import wide_adapters
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import MOMENTS, Buffers
@@ -81,17 +82,19 @@ def _tensors(model: Model, training: Training, tp: int) -> Iterator[_Tensor]:
 
 def _whole(requests: Requests, training: Training, layout: Any, states: States, tensors: list[_Tensor]) -> list[Handle]:
     """Every tensor is loaded whole: those that are trained."""
-    size, lifts = states.size, training.method == "qlora" and states.size < FP32
+    size, quantizes = states.size, training.method == "qlora" and states.size < FP32
+    lifted, bits = quantizes and lifts(training, layout.stage), BITS + scale_bits(training)
     packed = [one for one in tensors if one.packed]  # bitsandbytes makes room for its 4 bits first
-    four = requests.together(int(one.numel * NF4_BITS / _BITS) for one in packed)
+    four = requests.together(int(one.numel * bits / _BITS) for one in packed)
     plain = [one for one in tensors if not one.packed]
     handles = [requests.take(size * one.numel) for one in plain]
-    if lifts:  # prepare_model_for_kbit_training makes all others fp32, and initialize makes them 16 bits again
+    if lifted:  # prepare_model_for_kbit_training makes all others fp32, and initialize makes them 16 bits again
         handles = _cast(requests, handles, [FP32 * one.numel for one in plain])
-    adapters = [requests.take((FP32 if lifts else size) * numel) for one in tensors for numel in one.adapters]
-    if lifts:
+    adapters = [requests.take((FP32 if quantizes else size) * numel) for one in tensors for numel in one.adapters]
+    if quantizes:
         numels = [size * numel for one in tensors for numel in one.adapters]
-        handles = _cast(requests, handles, [size * one.numel for one in plain])
+        if lifted:
+            handles = _cast(requests, handles, [size * one.numel for one in plain])
         adapters = _cast(requests, adapters, numels)
     requests.take(states.tables)
     if layout.stage == 3:  # what is frozen is cut; what is trained leaves for the CPU to be flattened
