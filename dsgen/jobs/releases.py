@@ -21,6 +21,7 @@ from dsgen.shapes.layers import Origin, Provenance
 from dsgen.shapes.profiles import Model, Training
 
 __all__ = [
+    "ATTENTION",
     "WHY_REENTRANT",
     "brings_foreach",
     "by_release",
@@ -66,6 +67,7 @@ _BEHIND_ACCELERATE_1 = (4, 46)
 _OLDEST_KERNELS = (0, 4, 1)  # the first release whose norms of Gemma 2 are right; their work space was another before
 _KNOWS_SKIPPING = (0, 6)  # the first release of Liger whose forwards have an argument of that name
 _NEWEST = 99  # a part of a release above all that are known
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")  # matrices that get adapters where experts cannot
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 
 
@@ -94,7 +96,7 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
             f"lora_targets has {adapted[0]}, and transformers is {release}",
             must="each expert of transformers 4 is linear layers of its own: adapters of them are not counted",
             where=where,
-            todo="Name those of attention, --lora-targets q_proj,k_proj,v_proj,o_proj, or take transformers 5.",
+            todo=f"Name those of attention, --lora-targets {','.join(ATTENTION)}, or take transformers 5.",
             code="refused",
         )
     return attrs.evolve(model, experts_apart=True)

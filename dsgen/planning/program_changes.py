@@ -98,6 +98,9 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
     if wide_adapters(wishes):
         words = "adapters in the type of the base (peft: autocast_adapter_dtype=False; DeepSpeed keeps an fp32 copy)"
         yield ProgramChange("lora_fp32", False, words, True)
+    if wishes.method == "qlora" and wishes.kbit_fp32 != "never":
+        words = "without prepare_model_for_kbit_training, whose fp32 initialize makes 16-bit again"
+        yield ProgramChange("kbit_fp32", "never", words, True)
     if wishes.method == "full" and wishes.optimizer in ("AdamW", "Adam"):
         yield ProgramChange("optimizer", EIGHT_BITS, "optimizer states in 8 bits (bitsandbytes' AdamW8bit)", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import attrs
 
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import ATTENTION, by_release
 from dsgen.planning.candidates import Search, search
 from dsgen.planning.program_changes import program_changes
 from dsgen.shapes.errors import Code, DsgenError, mistake
@@ -22,6 +23,7 @@ SHORTEST = 256
 LEAST_RANK = 8
 MOST_NODES = 1024
 MOST_HOST_BYTES = 4 * 2**40
+_PACKS_EXPERTS = "4.57"  # of transformers: the last release in which experts are linear layers
 BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
 
 
@@ -116,6 +118,7 @@ def _too_large(job: Job, short: list[Rejection]) -> _Answer:
         least.setdefault(item.place, item)
     lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
     ways = [f"fits with {way}" for way in _changes(job)] or [f"may fit with {way}" for way in _perhaps(job)]
+    ways += [f"fits with {way}" for way in _besides_qlora(job)]
     return _Answer(
         f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
         "\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
@@ -184,6 +187,25 @@ def _changes(job: Job) -> Iterator[str]:
             if change.field == field and _fits(change.applied(job)):
                 yield change.option
                 break
+
+
+def _besides_qlora(job: Job) -> Iterator[str]:
+    """Where a base in 4 bits is too large: a release that packs experts too, or weights that stage 3 cuts as it makes
+    them, for each GPU loads those in 4 bits whole."""
+    wishes = job.training
+    if wishes.method != "qlora":
+        return
+    if job.model.experts and not job.model.experts_apart:
+        packed = attrs.evolve(wishes, transformers=_PACKS_EXPERTS, lora_targets=ATTENTION)
+        try:
+            model = by_release(job.model, packed, job.provenance)
+        except DsgenError:
+            model = job.model
+        if model.experts_apart and _fits(attrs.evolve(job, model=model, training=packed)):
+            option = f"--transformers {_PACKS_EXPERTS} --lora-targets {','.join(ATTENTION)}"
+            yield f"{option}, whose experts bitsandbytes packs: those of 5 stay in 16 bits"
+    if _fits(attrs.evolve(job, training=attrs.evolve(wishes, method="lora"))):
+        yield "--method lora: every GPU loads a base in 4 bits whole, and stage 3 makes one in 16 bits in shares"
 
 
 def _larger(job: Job) -> Iterator[tuple[int, int]]:

@@ -148,7 +148,7 @@ def test_what_trains_the_same_comes_first(make_job):
         ({"method": "lora", "seq_len": 511}, ["--chunked-loss", "--no-lora-fp32", "--method qlora"]),
         ({"method": "lora", "lora_fp32": False, "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
         ({"method": "lora", "zero_init": False, "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
-        ({"method": "qlora", "seq_len": 512}, ["--chunked-loss", "--seq-len 256"]),
+        ({"method": "qlora", "seq_len": 512}, ["--chunked-loss", "--kbit-fp32 never", "--seq-len 256"]),
         ({"lora_targets": ["no_such_matrix"], "seq_len": 256}, ["--chunked-loss", EIGHT_BITS]),
     ],
 )  # fmt: skip

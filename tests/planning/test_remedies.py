@@ -79,8 +79,9 @@ def test_of_each_kind_the_smallest_change_that_fits_is_offered_with_its_option(m
     assert [line.strip() for line in message.splitlines() if "fits with" in line] == [f"fits with {way}"]
 
 
-@pytest.mark.parametrize(("method", "asked_of"), [("lora", {"lora", "qlora"}), ("qlora", {"qlora"})])
-def test_a_job_that_trains_adapters_is_told_of_a_base_in_fewer_bits_alone(make_job, offers, method, asked_of):
+@pytest.mark.parametrize(("method", "asked_of"), [("lora", {"lora", "qlora"}), ("qlora", {"qlora", "lora"})])
+def test_a_job_that_trains_adapters_is_told_of_a_base_in_other_bits_alone(make_job, offers, method, asked_of):
+    """One in 4 bits of 16 too, which stage 3 cuts; never of all weights."""
     _, asked = offers(make_job(training={"method": method}), lambda changed: False)
 
     assert {one.training.method for one in asked} == asked_of
@@ -157,3 +158,31 @@ def test_where_nothing_surely_fits_what_may_is_offered():
     assert any("surely" in warning for warning in dsgen.plan({**scenario, "seq_len": int(length)}).warnings)
     with pytest.raises(dsgen.DsgenError):
         dsgen.plan({**scenario, "seq_len": 2 * int(length)})
+
+
+@pytest.mark.parametrize(
+    ("hardware", "gpus", "model", "ways"),
+    [
+        ("a100-80g", 1, "mixtral-8x7b", ["--transformers 4.57", "--method lora"]),
+        ("a100-80g", 2, "qwen3-30b-a3b", ["--kbit-fp32 never", "--transformers 4.57", "--method lora"]),
+        ("rtx4090-24g", 4, "llama-3.1-70b", ["--method lora"]),
+    ],
+)
+def test_a_base_in_4_bits_that_is_too_large_is_told_what_packs_more_or_is_cut(
+    hardware: str, gpus: int, model: str, ways: list[str]
+) -> None:
+    """Every GPU loads it whole, a mixture's experts in 16 bits, which peft makes fp32 where it is asked to."""
+    asked = {"hw": hardware, "gpus": gpus, "model": model, "method": "qlora"}
+    with pytest.raises(dsgen.DsgenError, match="fits nowhere") as raised:
+        dsgen.plan(asked)
+
+    offered = re.findall(r"fits with (--[a-z0-9-]+ [\w.]+)", str(raised.value))
+    assert offered == ways
+    attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    changes = {
+        "--method lora": {"method": "lora"},
+        "--kbit-fp32 never": {"kbit_fp32": "never"},
+        "--transformers 4.57": {"transformers": "4.57", "lora_targets": attention},
+    }
+    for way in offered:
+        assert dsgen.plan({**asked, **changes[way]}).chosen
