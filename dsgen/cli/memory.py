@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import arguments_option, gpus_from, question_from, scenario_options
+from dsgen.cli.options import arguments_option, gpus_from, question_from, scenario_options, target_option
 from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
@@ -19,7 +19,7 @@ __all__ = ["command"]
 @arguments_option
 @scenario_options
 @click.option("--world-size", metavar="N", help="The same as --gpus.")
-@click.option("--target", metavar="PROGRAM", help="The program that trains: it decides how the model is loaded.")
+@target_option
 @click.option(
     "--observed",
     metavar="KIND=SIZE",

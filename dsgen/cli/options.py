@@ -30,6 +30,7 @@ __all__ = [
     "run_from",
     "scenario_from",
     "scenario_options",
+    "target_option",
 ]
 
 _NO_PROGRAM = "deepspeed"  # the target of a program of one's own, of which nothing is known
@@ -197,16 +198,22 @@ def gpus_from(options: dict[str, Any], world_size: int | str | None) -> dict[str
     return {**options, "gpus": str(world_size)}
 
 
+def target_option(function: F) -> F:
+    """The option --target of a command that writes no files for the program."""
+    said = "The program that trains, as of dsgen render: it decides how the model is loaded, and its kernels."
+    return click.option("--target", metavar="PROGRAM", help=said)(function)
+
+
 def idle(option: str, why: str) -> None:
     """Say on stderr that an option does nothing where it stands."""
     click.echo(f"warning: {option} does nothing: {why}", err=True)
 
 
-def job_from(file: str | None, options: dict[str, Any], target: str = _NO_PROGRAM) -> Job:
+def job_from(file: str | None, options: dict[str, Any], target: str | None = None) -> Job:
     """The Job that a scenario file and the options make, as a program loads its model and brings its kernels."""
     scenario = scenario_from(file, options)
     made = assemble(layers(scenario), scenario.deepspeed)
-    if target == _NO_PROGRAM:
+    if target in (None, _NO_PROGRAM):
         return made
     from dsgen.asking.memory_questions import for_program  # a render for no program asks nothing
     from dsgen.frameworks.names import check_name

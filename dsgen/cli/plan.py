@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import arguments_option, idle, job_from, question_from, scenario_from, scenario_options
+from dsgen.cli.options import (
+    arguments_option,
+    idle,
+    job_from,
+    question_from,
+    scenario_from,
+    scenario_options,
+    target_option,
+)
 from dsgen.cli.terminal import emit, width
 from dsgen.shapes.errors import mistake
 
@@ -36,6 +44,7 @@ _DRAWN = ("svg", "html")
 @click.option("--deadline", metavar="TIME", help=_DEADLINE)
 @scenario_options
 @click.option("--format", "form", type=click.Choice(["text", "json", "svg", "html"]), default="text", show_default=True)
+@target_option
 @click.option("--all", "every", is_flag=True, help="Show every rejection, not only those that a pin did not exclude.")
 def command(
     scenario: tuple[str, ...],
@@ -46,6 +55,7 @@ def command(
     tokens: str | None,
     deadline: str | None,
     form: str,
+    target: str | None,
     every: bool,
     **options: Any,
 ) -> int:
@@ -79,19 +89,21 @@ def command(
                       todo="Such as --tokens 300B.")  # fmt: skip
     if every and (config or compare or what_if or auto):
         idle("--all", "it shows the rejections of a plan alone")
+    if target is not None and (what_if or auto):
+        idle("--target", "what a program loads how is asked of one plan, not of many")
     if config is not None:
-        return _speedups(file, config, arguments, form, options)
+        return _speedups(file, config, arguments, form, target, options)
     if arguments is not None:
         idle("--args", "it is read beside --config alone")
     if compare:
-        return _contest(file, (*compare, *others), form, options)
+        return _contest(file, (*compare, *others), form, target, options)
     if what_if is not None:
         return _what_if(file, what_if, form, options)
     if auto:
         return _budget(file, tokens, deadline, form, options)
     if tokens is not None:
-        return _training_time(file, tokens, deadline, form, every, options)
-    return _plan(file, form, every, options)
+        return _training_time(file, tokens, deadline, form, target, every, options)
+    return _plan(file, form, target, every, options)
 
 
 def _one_question(asked: dict[str, Any]) -> None:
@@ -149,12 +161,12 @@ def _told_apart(words: tuple[str, ...], compares: bool) -> tuple[str | None, tup
     return (files[0] if files else None), tuple(word for word in words if word not in files)
 
 
-def _plan(scenario: str | None, form: str, every: bool, options: dict[str, Any]) -> int:
+def _plan(scenario: str | None, form: str, target: str | None, every: bool, options: dict[str, Any]) -> int:
     from dsgen.planning.planner import plan
     from dsgen.report import plan as report
     from dsgen.report.summary import fit
 
-    planned = plan(job_from(scenario, {**options}))
+    planned = plan(job_from(scenario, {**options}, target))
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
@@ -176,12 +188,14 @@ def _plan(scenario: str | None, form: str, every: bool, options: dict[str, Any])
     return OK
 
 
-def _speedups(scenario: str | None, config: str, arguments: str | None, form: str, options: dict[str, Any]) -> int:
+def _speedups(
+    scenario: str | None, config: str, arguments: str | None, form: str, target: str | None, options: dict[str, Any]
+) -> int:
     from dsgen.asking.plan_questions.speedups import speedups
     from dsgen.memory import Verdict
     from dsgen.report import speedups as report
 
-    answer = speedups(question_from(scenario, config, options, arguments=arguments))
+    answer = speedups(question_from(scenario, config, options, target, arguments))
     if form == "json":
         _print_data(report.data(answer))
     else:
@@ -189,13 +203,15 @@ def _speedups(scenario: str | None, config: str, arguments: str | None, form: st
     return FOUND if answer.verdict is Verdict.DOES_NOT_FIT else OK
 
 
-def _contest(scenario: str | None, names: tuple[str, ...], form: str, options: dict[str, Any]) -> int:
+def _contest(
+    scenario: str | None, names: tuple[str, ...], form: str, target: str | None, options: dict[str, Any]
+) -> int:
     from dsgen.asking.plan_questions.contests import contest
     from dsgen.memory import Verdict
     from dsgen.report import contests as report
     from dsgen.report.summary import fit
 
-    answer = contest(job_from(scenario, options), names)
+    answer = contest(job_from(scenario, options, target), names)
     if form == "json":
         _print_data(report.data(answer))
     else:
@@ -250,7 +266,13 @@ def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form
 
 
 def _training_time(
-    scenario: str | None, tokens: str, deadline: str | None, form: str, every: bool, options: dict[str, Any]
+    scenario: str | None,
+    tokens: str,
+    deadline: str | None,
+    form: str,
+    target: str | None,
+    every: bool,
+    options: dict[str, Any],
 ) -> int:
     from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
     from dsgen.asking.plan_questions.deadlines import training_time, what_meets
@@ -260,7 +282,7 @@ def _training_time(
     from dsgen.report.summary import fit
 
     wanted, time = tokens_of(tokens), seconds_of(deadline) if deadline is not None else None
-    planned = plan(job_from(scenario, {**options}))
+    planned = plan(job_from(scenario, {**options}, target))
     fleet = training_time(planned, wanted)
     way = None
     if time is not None and fleet.seconds > time:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dsgen.cli.options import job_from, scenario_options
+from dsgen.cli.options import job_from, scenario_options, target_option
 from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
@@ -16,8 +16,9 @@ __all__ = ["command"]
 @click.argument("key")
 @click.argument("scenario", required=False)
 @scenario_options
+@target_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(key: str, scenario: str | None, form: str, **options: Any) -> None:
+def command(key: str, scenario: str | None, form: str, target: str | None, **options: Any) -> None:
     """Say who decided KEY, what lost, and why.
 
     KEY is a DeepSpeed key (zero_optimization.stage), or a fact or wish (hardware.gpu_memory, training.lr).
@@ -27,7 +28,7 @@ def command(key: str, scenario: str | None, form: str, **options: Any) -> None:
     from dsgen.asking import questions
     from dsgen.report import why
 
-    answer = questions.ask(job_from(scenario, options), key)
+    answer = questions.ask(job_from(scenario, options, target), key)
     if form == "text":
         emit(why.text(answer), "why")
     else:

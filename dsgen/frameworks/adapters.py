@@ -77,7 +77,7 @@ def adapters(job: Job) -> Adapters | None:
 def attention(plan: Plan) -> str:
     """attn_implementation of from_pretrained that runs the kernel which a plan counts."""
     kernel = kernel_of(plan)
-    return _FLASH[flash_release(plan)] if kernel == "flash" else kernel
+    return _FLASH[flash_release(plan.job)] if kernel == "flash" else kernel
 
 
 def dtype(precision: str) -> str:

@@ -11,7 +11,7 @@ from dsgen.kernels.attention import available
 from dsgen.planning.planner import Plan
 from dsgen.strategies.buffers import EIGHT_BITS
 
-__all__ = ["Needed", "flash_release", "kernel_of", "needed", "own_optimizer"]
+__all__ = ["Needed", "flash_release", "kernel_of", "needed", "own_optimizer", "runs_of"]
 
 _KERNELS = {"flash": "FlashAttention", "sdpa": "attention by sdpa", "eager": "eager attention"}
 
@@ -29,22 +29,27 @@ def needed(plan: Plan) -> tuple[Needed, ...]:
 
 
 def kernel_of(plan: Plan) -> str:
-    """The kernel of attention that a program is to ask for: flash, sdpa or eager.
+    """The kernel of attention that a program is to ask for: flash, sdpa or eager."""
+    return runs_of(plan.job, plan.chosen.strategy.precision)
+
+
+def runs_of(job: Job, precision: str) -> str:
+    """The kernel of attention that runs where a job asks for one.
 
     FlashAttention runs where `dsgen.kernels` counts it, from Ampere on, and in 16 bits (transformers 5.23,
     modeling_utils.py); elsewhere sdpa has a kernel that holds no scores either, and time is counted for that one.
     """
-    wishes, hardware = plan.job.training, plan.job.hardware
-    if family_of(plan.job.model).eager(wishes.attention):
+    wishes, hardware = job.training, job.hardware
+    if family_of(job.model).eager(wishes.attention):
         return "eager"
-    runs = hardware.bf16_flops_per_second > 0 and plan.chosen.strategy.precision != "fp32"
-    runs = runs and flash_release(plan) > 0
+    runs = hardware.bf16_flops_per_second > 0 and precision != "fp32"
+    runs = runs and flash_release(job) > 0
     return wishes.attention if runs or wishes.attention != "flash" else "sdpa"
 
 
-def flash_release(plan: Plan) -> int:
-    """The release of FlashAttention that runs on a plan's GPUs where one is wished: 3 on Hopper, 4 on B200; 0 none."""
-    kernel = available(architecture(plan.job.hardware).name, f"flash{plan.job.training.flash_attention}")
+def flash_release(job: Job) -> int:
+    """The release of FlashAttention that runs on a job's GPUs where one is wished: 3 on Hopper, 4 on B200; 0 none."""
+    kernel = available(architecture(job.hardware).name, f"flash{job.training.flash_attention}")
     return int(kernel[-1]) if kernel.startswith("flash") else 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsgen.asking.memory_questions import (
+    BY_PROGRAM,
     CHOSEN,
     DEFAULT,
     Alternative,
@@ -70,7 +71,8 @@ def text(footprint: Footprint, width: int = 80) -> str:
     width = max(width, NARROWEST)
     memory = footprint.memory
     lines = [*wrapped(headline(footprint.question), width), *wrapped(verdict_line(footprint), width)]
-    for word in (CHOSEN, DEFAULT):
+    program = dict.fromkeys(one.by for one in footprint.question.said.values() if one.by.startswith(BY_PROGRAM))
+    for word in (CHOSEN, DEFAULT, *program):
         lines += wrapped(by_line(footprint.question, word), width)
     if footprint.question.job.hardware.calibrated:
         lines += _calibrated(footprint.question, width)
@@ -126,7 +128,7 @@ def headline(question: Question) -> str:
 
 
 def by_line(question: Question, word: str) -> str:
-    """What was chosen, or is a default: `chosen: stage 2, micro-batch 4`."""
+    """What was chosen, is a default, or the program decides: `chosen: stage 2, micro-batch 4`."""
     values = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
     return f"{word}: {', '.join(values)}" if values else ""
 

@@ -25,7 +25,7 @@ def asked(make_job: Any, gpu: str, release: int) -> Any:
 )
 def test_a_release_runs_where_it_has_kernels_and_the_one_before_elsewhere(make_job, gpu, wished, runs) -> None:
     found = asked(make_job, gpu, wished)
-    assert flash_release(found) == runs
+    assert flash_release(found.job) == runs
     assert attention(found) == f"flash_attention_{runs}"
 
 

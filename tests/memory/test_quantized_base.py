@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from command_line import run
 
 import dsgen
 from dsgen.api import memory
@@ -100,3 +102,38 @@ def test_code_and_files_say_what_was_asked_for() -> None:
     assert "bnb_4bit_use_double_quant=False" in code("four-bits", "deepspeed", double_quantization=False)
     assert "prepare_model_for_kbit_training" in code("adapters", "deepspeed")
     assert "prepare_model_for_kbit_training" not in code("adapters", "deepspeed", kbit_fp32="never")
+
+
+def test_plan_why_and_memory_say_what_the_program_decides() -> None:
+    words = [
+        "--hw",
+        "4090",
+        "--gpus",
+        "1",
+        "--model",
+        "qwen3-8b",
+        "--method",
+        "qlora",
+        "--seq-len",
+        "256",
+        "--micro-batch",
+        "1",
+    ]
+    peaks = {}
+    for target in ("hf-trainer", "ms-swift"):
+        planned = json.loads(run("plan", *words, "--target", target, "--format", "json").out)
+        peaks[target] = planned["chosen"]["memory"]["gpu"]["peak_bytes"]
+    assert peaks["hf-trainer"] > peaks["ms-swift"]  # of a short sequence nothing is larger than the load
+
+    why = run("why", "training.kbit_fp32", *words, "--target", "ms-swift").out
+    assert why.startswith("training.kbit_fp32 = never\n  --target ms-swift  never")
+    told = run("memory", *words, "--target", "ms-swift").out
+    assert "--target ms-swift: kbit fp32 never, loading gpu" in told
+    asked = run("plan", *words, "--target", "ms-swift", "--what-if", "seq_len=256,512")
+    assert "--target does nothing" in asked.err
+
+
+@pytest.mark.parametrize(("card", "kernel"), [("t4-16g", "sdpa"), ("rtx3090-24g", "flash")])
+def test_memory_says_the_kernel_of_attention_that_runs(card: str, kernel: str) -> None:
+    told = run("memory", "--hw", card, "--gpus", "1", "--model", "llama-3.2-1b", "--method", "lora").out
+    assert f"attention {kernel}," in told

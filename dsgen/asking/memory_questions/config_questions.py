@@ -141,9 +141,8 @@ def ask_config(job: Job, source: Source) -> Question:
     check_wishes(asked)
     chosen = _chosen(asked, subject, fixed)
     refuse(asked, chosen)
-    said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | said_of(
-        asked
-    )
+    said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()}
+    said |= said_of(asked, chosen.precision)
     said |= {name.replace("_", " "): Said(value, str(source.of)) for name, value in wishes.items() if name != "seq_len"}
     if "seq_len" in wishes:
         said["sequence length"] = Said(training.seq_len, str(source.of))

@@ -11,11 +11,12 @@ from dsgen.jobs.job import Job
 from dsgen.jobs.releases import knows_liger_kernels, obeys_zero3_init_flag, with_liger_kernels
 from dsgen.linting.statements import Statement
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
-from dsgen.shapes.layers import Rank
+from dsgen.shapes.layers import Origin, Override, Provenance, Rank
 from dsgen.shapes.profiles import Training
 
-__all__ = ["for_program", "under_zero_init"]
+__all__ = ["BY_PROGRAM", "for_program", "under_zero_init"]
 
+BY_PROGRAM = "--target"  # who said what the program decides
 _TRAINER = "hf-trainer"
 
 
@@ -36,17 +37,21 @@ def for_program(job: Job, target: str | None) -> Job:
         return job
     check_name(target)
     training = job.training
-    patched = target == _TRAINER and training.chunked_loss and training.liger_kernels is None
-    if patched and knows_liger_kernels(job.model, training.liger):
-        told = attrs.evolve(training, liger_kernels=True)
-        job = attrs.evolve(job, model=with_liger_kernels(job.model, training.liger), training=told)
     decides: dict[str, Any] = {
         "loading": LOADINGS_OF[target],
         "kbit_fp32": KBIT_FP32_OF.get(target, training.kbit_fp32),
     }
     winners = {name: job.provenance.winner(f"training.{name}") for name in decides}
-    unsaid = {name for name, winner in winners.items() if winner is None or winner.rank <= Rank.DEFAULT}
-    return attrs.evolve(job, training=attrs.evolve(job.training, **{name: decides[name] for name in unsaid}))
+    unsaid = {name: decides[name] for name, one in winners.items() if one is None or one.rank <= Rank.DEFAULT}
+    patched = target == _TRAINER and training.chunked_loss and training.liger_kernels is None
+    if patched and knows_liger_kernels(job.model, training.liger):
+        unsaid["liger_kernels"] = True
+        job = attrs.evolve(job, model=with_liger_kernels(job.model, training.liger))
+    origin = Origin(f"{BY_PROGRAM} {target}")
+    paths = {f"training.{name}": value for name, value in unsaid.items() if value != getattr(training, name)}
+    told = {path: (Override(path, value, origin, Rank.TRAINING),) for path, value in paths.items()}
+    provenance = Provenance({**job.provenance.overrides, **told})
+    return attrs.evolve(job, training=attrs.evolve(training, **unsaid), provenance=provenance)
 
 
 def under_zero_init(training: Training, flag: Statement | None) -> tuple[bool, str | None]:

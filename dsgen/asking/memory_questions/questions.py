@@ -11,6 +11,7 @@ from dsgen.jobs.job import Job
 from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
 from dsgen.memory.evaluating import TRAINER_SEQUENCES
+from dsgen.planning.assumptions import runs_of
 from dsgen.shapes.layers import Rank
 from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers, choose
@@ -115,8 +116,8 @@ def buffers(job: Job, subject: Subject | None, layout: Any) -> Buffers:
     return choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
 
 
-def said_of(job: Job) -> dict[str, Said]:
-    """What is trained, with who said it; adapters only where there are some."""
+def said_of(job: Job, precision: str) -> dict[str, Said]:
+    """What is trained, with who said it; adapters only where there are some, and of attention the kernel that runs."""
     trained = {}
     for name, wish in _WISHES.items():
         if name.startswith("lora") and job.training.method == "full":
@@ -128,6 +129,8 @@ def said_of(job: Job) -> dict[str, Said]:
         if wish == "mean_len" and not job.training.mean_len:
             continue
         value = getattr(job if wish in ("seq_len", "target_len") else job.training, wish)
+        if wish == "attention":
+            value = runs_of(job, precision)
         trained[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
     return trained
 

@@ -76,7 +76,7 @@ def ask(job: Job) -> Question:
         name: Said(getattr(chosen, field), str(pinned[field].override.origin) if field in pinned else CHOSEN)
         for name, field in FIELDS.items()
     }
-    said |= said_of(job)
+    said |= said_of(job, chosen.precision)
     keys = meanings.uncounted(job.deepspeed, surface.load(job.version), counted(job, chosen))
     idle = idle_in_plans(job.training, job.provenance)
     whole = counts_on_a_whole_node(job, estimate(job, chosen).host)
