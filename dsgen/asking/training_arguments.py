@@ -10,12 +10,13 @@ from typing import Any
 import attrs
 
 from dsgen.deepspeed.keys import lookup
+from dsgen.jobs.scenarios import Scenario, ScenarioValue
 from dsgen.linting import statements
 from dsgen.linting.launch_files import Started
 from dsgen.linting.sources import Source
 from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError, mistake
-from dsgen.shapes.layers import show
+from dsgen.shapes.layers import Origin, Rank, show
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
@@ -81,6 +82,16 @@ _GENERATE = ("grpo", "ppo", "rloo", "gkd")
 _OF_GRPO, _OF_DPO = ("num_generations",), ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
 _WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
+_USUAL = {"lora_targets": ["all-linear"]}  # what profiles say too
+# Of the optimizer's steps: argument of TrainingArguments -> path of the wish.
+_STEPS = {
+    "learning_rate": "training.lr",
+    "weight_decay": "training.weight_decay",
+    "adam_beta1": "training.beta1",
+    "adam_beta2": "training.beta2",
+    "adam_epsilon": "training.eps",
+    "max_grad_norm": "training.gradient_clipping",
+}
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -121,6 +132,23 @@ class TrainingArguments(Value):
         ways += ["--gpu-memory-used SIZE the reference (at stage 3 its share)"] * reference
         verb = "is" if len(held) == 1 else "are"
         return (f"{self.file} is of {kind.upper()}: {' and '.join(held)} {verb} not counted; {', '.join(ways)}",)
+
+    def scenario(self) -> Scenario:
+        """What the training wants, as a scenario file with the same fields would say it."""
+        origin = Origin(self.file)
+        return Scenario(
+            profiles={"model": (self.model,) if self.model is not None else ()},
+            fields={
+                name: ScenarioValue(value, origin) for name, value in self.fields.items() if value != _USUAL.get(name)
+            },
+            sets=tuple(
+                (path, ScenarioValue(self.values[name], origin))
+                for name, path in _STEPS.items()
+                if _is_number(self.values.get(name))
+            ),
+            named={"model": origin},
+            rank=Rank.SITE,
+        )
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Refuse a config that says otherwise, as the Trainer does.
@@ -319,11 +347,18 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "kbit_fp32", "never"
     if rank is not None:
         yield "lora_rank", rank
+    share = values.get("lora_dropout")
+    if isinstance(share, float) and 0 < share < 1:
+        yield "lora_dropout", share
     every = "all-linear" if values.get("lora_target_linear") is True else None  # Axolotl's
     targets = next((values[name] for name in _TARGETS if values.get(name)), every)
     names = [one.strip() for one in targets.split(",")] if isinstance(targets, str) else targets
     if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
         yield "lora_targets", ["all-linear"] if any(one in _EVERY_MATRIX for one in names) else names
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_count(value: Any) -> bool:

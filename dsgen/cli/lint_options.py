@@ -153,10 +153,13 @@ def nothing_there(file: Linted, named: Sequence[str]) -> Fault | None:
 
 def _say_empty(linted: Sequence[Linted]) -> None:
     """Say of the files that hold no config and name none: that nothing was found wrong says nothing of them."""
+    from dsgen.linting.sources import named_by
+
     naming = {file.source.of for file in linted}
     for file in linted:
         document = file.document
-        if document.config is None and not document.faults and document.name not in naming:
+        empty = document.config is None and not document.faults and document.name not in naming
+        if empty and not named_by(document.name):  # what several name is linted for one of them
             said = f"{document.name} holds no DeepSpeed config and names none, so nothing is checked"
             click.echo(f"note: {said}", err=True)
 

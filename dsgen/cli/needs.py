@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dsgen.cli.options import job_from, scenario_options
+from dsgen.cli.options import arguments_option, job_from, scenario_options
 from dsgen.cli.render import TARGETS
 from dsgen.cli.terminal import emit
 
@@ -16,6 +16,7 @@ __all__ = ["command"]
 @click.command("needs")
 @click.argument("scenario", required=False)
 @scenario_options
+@arguments_option
 @click.option(
     "--target", type=click.Choice(TARGETS), default="deepspeed", show_default=True, help="Whose code is shown."
 )

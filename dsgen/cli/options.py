@@ -158,7 +158,8 @@ def fields_from(options: dict[str, Any], names: Iterable[str]) -> dict[str, Scen
 
 
 def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
-    """The scenario that a file and the options say together; the options win."""
+    """The scenario that a file and the options say together; the options win, and the file over arguments (--args)."""
+    arguments = options.pop("arguments", None)
     fields = fields_from(options, FIELDS)
     said = Scenario(
         profiles={
@@ -172,12 +173,29 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
         sets=tuple(parse_set(text) for text in options.pop("sets")),
         deepspeed=options.pop("deepspeed"),
     )
-    return merge(read(file), said) if file else said
+    if arguments is None:
+        return merge(read(file), said) if file else said
+    wanted = _wanted_by(arguments)
+    return merge(merge(wanted, read(file)) if file else wanted, said)
+
+
+def _wanted_by(path: str) -> Scenario:
+    """What a training program's arguments want; what of it is not counted, and a config that runs already, is said."""
+    from dsgen.asking.training_arguments import read_arguments
+    from dsgen.linting.sources import named_by
+
+    told = read_arguments(path)
+    notes = [*told.uncounted]
+    if named := named_by(path):
+        notes.append(f"{path} names {named[0].name}, which is not looked at here: --config {path} is about that one")
+    for note in notes:
+        click.echo(f"warning: {note}", err=True)
+    return told.scenario()
 
 
 def arguments_option(function: F) -> F:
-    """Add --args, the file of what a program is told beside its config."""
-    words = "Beside --config: arguments of the training program, in YAML or JSON."
+    """Add --args, the file of what a program is told."""
+    words = "Arguments of the training program, in YAML or JSON: what is trained, and how; options win."
     return click.option("--args", "arguments", metavar="FILE", help=words)(function)
 
 
@@ -256,10 +274,8 @@ def _job_and_config(
     file: str | None, config: str | None, options: dict[str, Any], arguments: str | None = None
 ) -> tuple[Job, Source | None]:
     """The job that a scenario file and the options make, on as many GPUs as the config beside it says; and that."""
-    said = scenario_from(file, options)
+    said = scenario_from(file, {**options, "arguments": arguments if config is None else None})
     if config is None:
-        if arguments is not None:
-            raise mistake("--args is said without --config", must="they are beside a config", code="missing")
         return assemble(layers(said), said.deepspeed), None
     import attrs
 

@@ -93,8 +93,7 @@ def command(
         idle("--target", "what a program loads how is asked of one plan, not of many")
     if config is not None:
         return _speedups(file, config, arguments, form, target, options)
-    if arguments is not None:
-        idle("--args", "it is read beside --config alone")
+    options = {**options, "arguments": arguments}
     if compare:
         return _contest(file, (*compare, *others), form, target, options)
     if what_if is not None:

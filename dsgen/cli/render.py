@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dsgen.cli.options import idle, job_from, scenario_options
+from dsgen.cli.options import arguments_option, idle, job_from, scenario_options
 from dsgen.cli.terminal import emit
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning", "axolotl", "lla
 @click.command("render")
 @click.argument("scenario", required=False)
 @scenario_options
+@arguments_option
 @click.option(
     "--target",
     type=click.Choice(TARGETS),
@@ -63,6 +64,8 @@ def command(
     that something is not as committed.
     """
     if check:
+        if options.pop("arguments") is not None:
+            idle("--args", "what is committed is a scenario")
         from dsgen.cli.checking import check_committed
 
         given = target if click.get_current_context().get_parameter_source("target") is not _DEFAULT else None

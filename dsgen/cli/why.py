@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dsgen.cli.options import job_from, scenario_options, target_option
+from dsgen.cli.options import arguments_option, job_from, scenario_options, target_option
 from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
@@ -16,6 +16,7 @@ __all__ = ["command"]
 @click.argument("key")
 @click.argument("scenario", required=False)
 @scenario_options
+@arguments_option
 @target_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(key: str, scenario: str | None, form: str, target: str | None, **options: Any) -> None:

@@ -209,4 +209,5 @@ def test_arguments_beside_the_config_bring_the_model_and_the_length(
     assert code == 0
     assert out.startswith("qwen2.5-7b on 4 a100-80g")
     assert "2048 tokens" in out
-    assert "--args does nothing" in run("--args", "sft.yaml", "--hw", "a100-80g", "--model", "7b")[2]
+    alone = run("--args", "sft.yaml", "--hw", "a100-80g")  # without a config it is the scenario
+    assert alone[1].startswith("qwen2.5-7b on 8 a100-80g, 2048 tokens")

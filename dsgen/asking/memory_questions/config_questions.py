@@ -53,6 +53,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "method": str,
     "lora_rank": int,
     "lora_targets": tuple,
+    "lora_dropout": float,
     "seq_len": int,
     "chunked_loss": bool,
     "attention": str,

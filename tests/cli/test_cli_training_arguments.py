@@ -1,0 +1,125 @@
+"""`--args` without a config: what a training file wants is the scenario, and everything else wins over it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import run
+
+QLORA = """model_name_or_path: Qwen/Qwen3-4B
+quantization_bit: 4
+finetuning_type: lora
+lora_rank: 8
+lora_target: all
+lora_dropout: 0.05
+cutoff_len: 2048
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+learning_rate: 1.0e-4
+bf16: true
+"""
+CARD = ("--hw", "4090", "--gpus", "1")
+
+
+@pytest.fixture
+def sft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "sft.yaml"
+    path.write_text(QLORA, encoding="utf-8")
+    return path
+
+
+def planned(*words: str) -> Any:
+    done = run("plan", "--args", "sft.yaml", *CARD, *words, "--format", "json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def test_a_training_file_is_planned_without_a_config(sft: Path) -> None:
+    run("render", "--args", "sft.yaml", *CARD, "-o", "ds.json", "-q")
+    config = json.loads(Path("ds.json").read_text(encoding="utf-8"))
+
+    assert config["train_micro_batch_size_per_gpu"] == 1
+    assert config["gradient_accumulation_steps"] == 8
+    assert config["optimizer"]["params"]["lr"] == 1e-4
+    assert config["bf16"] == {"enabled": True}
+    told = run("memory", "--args", "sft.yaml", *CARD).out
+    assert told.startswith("qwen3-4b on 1 rtx4090-24g: plain data parallel, checkpointing")
+    assert "2048 tokens" in told
+    assert "changes nothing" not in told  # all-linear is what the profile says too
+
+
+def test_who_says_it_is_the_file_and_an_option_wins(sft: Path) -> None:
+    why = run("why", "training.lr", "--args", "sft.yaml", *CARD).out
+    assert why.startswith("training.lr = 0.0001\n  sft.yaml")
+    assert "adapters of rank" in " ".join(run("needs", "--args", "sft.yaml", *CARD).out.split())
+    above = run("why", "training.seq_len", "--args", "sft.yaml", *CARD, "--seq-len", "512").out
+    assert above.startswith("training.seq_len = 512\n")
+    assert "lost" in above
+    other = run("plan", "--args", "sft.yaml", *CARD, "--model", "llama-3.2-1b").out
+    assert other.startswith("llama-3.2-1b on 1 rtx4090-24g")
+
+
+def test_a_scenario_file_wins_over_the_arguments(sft: Path) -> None:
+    Path("s.yaml").write_text("hw: '3090'\ngpus: 2\nseq_len: 1024\n", encoding="utf-8")
+
+    out = run("plan", "s.yaml", "--args", "sft.yaml").out
+
+    assert out.startswith("qwen3-4b on 2 rtx3090-24g, 1024 tokens, 16 sequences a step")
+
+
+def test_a_config_that_it_names_is_spoken_of(sft: Path) -> None:
+    Path("ds.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    sft.write_text(f"{QLORA}deepspeed: ds.json\n", encoding="utf-8")
+
+    done = run("plan", "--args", "sft.yaml", *CARD)
+
+    assert done.code == 0
+    assert "sft.yaml names ds.json, which is not looked at here: --config sft.yaml is about that one" in done.err
+
+
+def test_what_is_not_counted_is_said(sft: Path) -> None:
+    sft.write_text(f"stage: dpo\n{QLORA}", encoding="utf-8")
+
+    assert "is of DPO: the second answer of each pair is not counted" in run("plan", "--args", "sft.yaml", *CARD).err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "no such file"),
+        ("a: 1\n", "it has no argument that a plan follows"),
+        ("lora_rank: 8\nuse_unsloth_gc: true\n", "moves activations to the node's RAM"),
+        ("model: nobody/knows\nlora_rank: 8\n", "nobody/knows"),
+        ("{", ""),
+    ],
+)
+def test_a_file_that_says_nothing_useful_is_an_error(sft: Path, text: str | None, says: str) -> None:
+    path = Path("bad.yaml")
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+
+    done = run("plan", "--args", "bad.yaml", *CARD)
+
+    assert done.code == 2
+    assert says in done.err
+    assert "bad.yaml" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_committed_scenario_has_no_arguments(sft: Path) -> None:
+    Path("s.yaml").write_text("hw: '3090'\ngpus: 2\nmodel: llama-3.2-1b\n", encoding="utf-8")
+    run("render", "s.yaml", "-o", "s.json", "-q")
+
+    assert "--args does nothing" in run("render", "--check", "s.yaml", "-o", "s.json", "--args", "sft.yaml").err
+
+
+def test_two_files_that_name_one_config_are_both_checked(sft: Path) -> None:
+    Path("ds.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    for name in ("one.yaml", "two.yaml"):
+        Path(name).write_text(f"{QLORA}deepspeed: ds.json\n", encoding="utf-8")
+
+    assert "names none" not in run("lint", "one.yaml", "two.yaml", "ds.json").err
