@@ -205,7 +205,7 @@ def cells(session: nox.Session) -> None:
 def releases(session: nox.Session) -> None:
     """What is rendered for DeepSpeed 0.14 to 0.18, started under each; `-- update` renders all of it and records."""
     install_proof(session)
-    session.env.update(quick_compiler(Path(session.virtualenv.location)))
+    session.env.update(quick_compiler(Path(session.virtualenv.location), one_unit=False))
     folder = str(Path(session.virtualenv.location) / "releases")
     session.run("python", "benchmarks/release_environments.py", folder)
     session.run("python", "benchmarks/every_release.py", folder, *update(session))
@@ -407,9 +407,10 @@ def build_operators(session: nox.Session, *which: str) -> None:
     session.run("python", "tests/helpers/operators.py", *which)
 
 
-def quick_compiler(environment: Path) -> dict[str, str]:
-    """What makes a build of operators quick in a virtual environment."""
-    return {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(environment / "headers")}
+def quick_compiler(environment: Path, one_unit: bool = True) -> dict[str, str]:
+    """What makes a build of operators quick in a virtual environment; as one unit only the pinned release's compile."""
+    together = {"DSGEN_ONE_UNIT": "yes"} if one_unit else {}
+    return {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(environment / "headers"), **together}
 
 
 def with_deepspeed(session: nox.Session) -> str:
