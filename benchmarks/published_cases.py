@@ -183,10 +183,10 @@ def ours(found: MemoryEstimate, reading: Reading, whole: bool = False) -> Reserv
     gpu = found.gpu
     steps = max((phase.gpu_bytes for phase in found.phases if phase.step or whole), default=gpu.peak_bytes)
     workspace = gpu.overhead.get(WORKSPACE, 0)
+    if reading is Reading.ALLOCATED:  # what is reserved takes a replay
+        return ReservedBytes(steps + workspace, int(LOW * steps), int(HIGH * steps) + workspace)
     held = ReservedBytes(*((one - workspace) * steps // gpu.peak_bytes for one in gpu.reserved))
     gpu = gpu._replace(peak_bytes=steps, holds=held)
-    if reading is Reading.ALLOCATED:
-        return ReservedBytes(gpu.allocated_bytes, int(LOW * steps), int(HIGH * steps) + workspace)
     if reading is Reading.DRIVER:
         return gpu.shown
     if reading is Reading.UNSTATED:  # it may be any of the three
