@@ -6,6 +6,7 @@ takes no other with it.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -66,7 +67,10 @@ def serve(
     setup = json.loads(first)
     send_output_to(Path(setup["folder"]) / "server.log")
     try:
+        gc.disable()  # of what modules make nothing is garbage; a search through it all takes a second
         greeting = greet(setup)
+        gc.freeze()  # DeepSpeed collects garbage often: a fork would look through, and copy, all that was imported
+        gc.enable()
         _say(channel, greeting)
         if "missing" not in greeting:
             for line in sys.stdin:

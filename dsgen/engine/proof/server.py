@@ -7,7 +7,6 @@ spares each the imports; with CUDA, which does not survive a fork, each rank is 
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
 import importlib.util
 import json
@@ -93,7 +92,6 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
         cpu_stand_ins.complete_in_order()
         cpu_stand_ins.share_memory(False)  # DeepSpeed looks through its operators once, and a rank need not
         ask_cpu_once()
-        gc.freeze()  # DeepSpeed collects garbage often; a rank would look through all that was imported
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
     return {
         "device": device,

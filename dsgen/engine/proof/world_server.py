@@ -58,7 +58,6 @@ def _greet() -> dict[str, Any]:
     ask_cpu_once()
     # The CPU's own collectives would be compiled as soon as ranks are joined; nothing is sent here.
     importlib.import_module("deepspeed.ops").__compatible_ops__["deepspeed_shm_comm"] = False
-    gc.freeze()  # DeepSpeed collects garbage often; a fork would look through all that was imported
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
     return {"versions": {**versions, "python": platform.python_version()}}
 
