@@ -22,6 +22,7 @@ MEDIUM_SEGMENT = 20 << 20  # bytes (large_segment_size, its default)
 LARGE_ROUNDING = 2 << 20  # bytes; larger requests get a segment of their own, rounded up to this (kRoundLarge)
 OVERSIZE_ROUNDING = 20 << 20  # bytes that an unsplit block may be too large (max_non_split_rounding_size, its default)
 _ADDRESS_BITS = 80  # of the number by which free blocks are ordered: its size above them, its address in them
+NO_BOUND = 1 << _ADDRESS_BITS  # bytes that no request has
 
 
 class Reserved:
@@ -39,18 +40,24 @@ class Block:
 
     __slots__ = ("address", "after", "before", "free", "mapped", "pool", "since", "size")
 
-    def __init__(self, pool: Pool, address: int, size: int, mapped: bool = True) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        address: int,
+        size: int,
+        mapped: bool = True,
+        before: Block | None = None,
+        after: Block | None = None,
+    ) -> None:
         self.pool, self.address, self.size = pool, address, size
-        self.before: Block | None = None
-        self.after: Block | None = None
+        self.before, self.after = before, after
         self.free = True
         self.mapped = mapped  # False: addresses without memory, the rest of an expandable segment
         self.since = 0  # requests that its pool had served when it became free (gc_count_base)
 
     def cut(self, size: int) -> Block:
         """Keep the first `size` bytes; the rest as a block of its own, in no pool yet."""
-        rest = Block(self.pool, self.address + size, self.size - size, self.mapped)
-        rest.before, rest.after = self, self.after
+        rest = Block(self.pool, self.address + size, self.size - size, self.mapped, self, self.after)
         if self.after is not None:
             self.after.before = rest
         self.after, self.size = rest, size
@@ -63,12 +70,16 @@ class Block:
 
 
 class Pool:
-    """Free blocks of one stream and one class of sizes, ordered by size and then address."""
+    """Free blocks of one stream and one class of sizes, ordered by size and then address.
 
-    __slots__ = ("blocks", "max_split", "order", "requests", "small", "unmapped")
+    The rest of a block is split off from `least_rest` bytes on, for a request of less than `split_below`.
+    """
 
-    def __init__(self, small: bool, max_split: int | None = None) -> None:
+    __slots__ = ("blocks", "least_rest", "max_split", "order", "requests", "small", "split_below", "unmapped")
+
+    def __init__(self, small: bool, max_split: int | None, least_rest: int, split_below: int) -> None:
         self.small, self.max_split = small, max_split
+        self.least_rest, self.split_below = least_rest, split_below
         self.requests = 0  # that it was asked (get_free_blocks_call_count)
         self.unmapped: list[Block] = []  # ordered by address
         self.order: list[int] = []  # size and address of each as one number
@@ -94,18 +105,24 @@ class Pool:
         place = bisect_left(order, size << _ADDRESS_BITS)
         if place == len(order):
             return None
-        block = self.blocks[order[place]]
         if self.unmapped:  # without, no block can grow
-            for other, key in enumerate(itertools.islice(order, place + 1, None), place + 1):
-                if _reach(self.blocks[key]) >= _reach(block):
-                    break
-                block, place = self.blocks[key], other
-        if self.max_split is not None and block.size >= (
+            place = self._least_reach(place)
+        if self.max_split is not None and self.blocks[order[place]].size >= (
             self.max_split if size < self.max_split else size + OVERSIZE_ROUNDING
         ):
             return None  # a large block is neither split nor given away whole for much less
-        del self.blocks[order.pop(place)]
-        return block
+        return self.blocks.pop(order.pop(place))
+
+    def _least_reach(self, place: int) -> int:
+        """The block from a place on before the first that can have as much or more."""
+        block = self.blocks[self.order[place]]
+        if block.after is None or block.after.mapped:  # the next one is as large at least
+            return place
+        for other, key in enumerate(itertools.islice(self.order, place + 1, None), place + 1):
+            if _reach(self.blocks[key]) >= _reach(block):
+                break
+            block, place = self.blocks[key], other
+        return place
 
     def wholes(self) -> Iterator[Block]:
         """Free blocks that are segments of their own, the smallest first."""
@@ -128,6 +145,7 @@ class Allocator:
         self.capacity, self.settings = capacity_bytes, settings or AllocatorSettings()
         self.allocated = self.reserved = self.allocated_peak = self.reserved_peak = self.released = 0
         self.out_of_memory = False
+        self._divisions = self.settings.divisions
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._used: dict[int, Block] = {}
         self.next_address = 0
@@ -136,19 +154,36 @@ class Allocator:
         """Serve a request of `size` bytes; nothing is taken for an empty tensor."""
         if size == 0:
             return
-        rounded = _rounded(size, self.settings.divisions)
-        small = rounded <= SMALL_REQUEST
-        pool = self._pools.get((stream, small))
+        rounded = _rounded(size, self._divisions) if self._divisions else -(-size // MIN_BLOCK) * MIN_BLOCK
+        key = stream, rounded <= SMALL_REQUEST
+        pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[stream, small] = Pool(small, self.settings.max_split_bytes)
+            pool = self._pools[key] = self._pool(rounded <= SMALL_REQUEST)
         block = pool.best_fit(rounded) or self._open(pool, rounded)
-        if block.size > rounded:
-            self._split(pool, block, rounded)
+        # Millions of requests of a replay come here: what `cut` and `put` do is written out.
+        rest = block.size - rounded
+        if rest >= pool.least_rest and rounded < pool.split_below:
+            after = block.after
+            block.after = other = Block(pool, block.address + rounded, rest, True, block, after)
+            if after is not None:
+                after.before = other
+            place = rest << _ADDRESS_BITS | other.address
+            insort(pool.order, place)
+            pool.blocks[place] = other
+            other.since = pool.requests
+            block.size = rounded
         block.free = False
         self._used[handle] = block
         self.allocated += block.size  # an unsplit rest counts as allocated
         if self.allocated > self.allocated_peak:
             self.allocated_peak = self.allocated
+
+    def _pool(self, small: bool) -> Pool:
+        """A pool without blocks."""
+        most = self.settings.max_split_bytes
+        if small:
+            return Pool(small, most, MIN_BLOCK, NO_BOUND)
+        return Pool(small, most, SMALL_REQUEST + 1, NO_BOUND if most is None else most)
 
     def set_aside(self, size: int, stream: int = 0) -> None:
         """Serve a request that is never given back, and whose bytes are in no number that is told.
@@ -168,8 +203,28 @@ class Allocator:
             return
         self.allocated -= block.size
         block.free = True
-        join_free(block)
-        block.pool.put(block)
+        # What `join_free` and `put` do is written out, as in `allocate`.
+        pool, before, after = block.pool, block.before, block.after
+        order, blocks = pool.order, pool.blocks
+        if before is not None and before.free and before.mapped:
+            place = before.size << _ADDRESS_BITS | before.address
+            del order[bisect_left(order, place)], blocks[place]
+            block.address = before.address
+            block.size += before.size
+            block.before = before = before.before
+            if before is not None:
+                before.after = block
+        if after is not None and after.free and after.mapped:
+            place = after.size << _ADDRESS_BITS | after.address
+            del order[bisect_left(order, place)], blocks[place]
+            block.size += after.size
+            block.after = after = after.after
+            if after is not None:
+                after.before = block
+        place = block.size << _ADDRESS_BITS | block.address
+        insort(order, place)
+        blocks[place] = block
+        block.since = pool.requests
 
     def empty_cache(self) -> None:
         """Give every wholly free segment back to the GPU."""
@@ -263,11 +318,6 @@ class Allocator:
 
     def _lacks(self, size: int) -> bool:
         return self.capacity is not None and self.reserved + size > self.capacity
-
-    def _split(self, pool: Pool, block: Block, rounded: int) -> None:
-        rest, most = block.size - rounded, self.settings.max_split_bytes
-        if rest >= MIN_BLOCK if pool.small else rest > SMALL_REQUEST and (most is None or rounded < most):
-            pool.put(block.cut(rounded))
 
 
 def _rounded(size: int, divisions: int) -> int:

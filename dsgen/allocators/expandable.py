@@ -11,6 +11,7 @@ import bisect
 from dsgen.allocators.caching import (
     MEDIUM_SEGMENT,
     MIN_BLOCK,
+    NO_BOUND,
     SMALL_SEGMENT,
     Allocator,
     Block,
@@ -114,9 +115,8 @@ class Expandable(Allocator):
         pool.put(block)
         return True
 
-    def _split(self, pool: Pool, block: Block, rounded: int) -> None:
-        if block.size - rounded >= MIN_BLOCK:
-            pool.put(block.cut(rounded))
+    def _pool(self, small: bool) -> Pool:
+        return Pool(small, self.settings.max_split_bytes, MIN_BLOCK, NO_BOUND)
 
 
 def _address(block: Block) -> int:

@@ -60,6 +60,7 @@ class Gathering:
     ) -> None:
         self.requests, self.stream, self.step, self.walk, self.size = requests, stream, step, walk, size
         self.events, self.uses = events(step), uses
+        self.places, self.last, self.next = _places(step), _last(step), _next(step)
         self.calls: dict[int, list[Sequence[int]]] = {}
         for event, called, _ in walk.gathers:
             self.calls.setdefault(event, []).append(called)
@@ -72,20 +73,20 @@ class Gathering:
 
     def reach(self, block: int, way: int, matrices: int) -> None:
         """A matrix is used: its module and all before it have begun, and those before it are over."""
-        event = _places(self.step).get((block, way, matrices), -1)
+        event = self.places.get((block, way, matrices), -1)
         if event >= self.begun:
             self._until(event + 1)
 
     def leave(self, block: int, way: int, matrices: int) -> None:
         """A matrix has been used; its module is over if it has no other one."""
-        event = _places(self.step).get((block, way, matrices), -1)
-        if 0 <= event < self.begun and _last(self.step)[event] == matrices:
+        event = self.places.get((block, way, matrices), -1)
+        if 0 <= event < self.begun and self.last[event] == matrices:
             self._finish(event + 1)
 
     def go_on(self) -> None:
         """A norm begins, and with it all modules up to the next one with a matrix."""
         if self.begun:
-            self._until(_next(self.step)[self.begun - 1])
+            self._until(self.next[self.begun - 1])
 
     def embed(self) -> None:
         """What lies before the blocks runs: all but its last module with a tensor is over."""

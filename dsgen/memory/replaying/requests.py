@@ -21,6 +21,7 @@ class Requests:
 
     def __init__(self, expandable: bool) -> None:
         self._allocator = Expandable() if expandable else Allocator()
+        self._allocate, self._free = self._allocator.allocate, self._allocator.free
         self._handle = 0
 
     @property
@@ -32,19 +33,20 @@ class Requests:
         """Ask for some bytes on a stream."""
         if size <= SMALL_REQUEST:
             return 0
-        self._handle += 1
-        self._allocator.allocate(self._handle, size, stream)
-        return self._handle
+        self._handle = handle = self._handle + 1
+        self._allocate(handle, size, stream)
+        return handle
 
     def give_one(self, handle: Handle) -> None:
         """Give back what was asked for."""
         if handle:
-            self._allocator.free(handle)
+            self._free(handle)
 
     def give(self, *handles: Handle) -> None:
         """Give several back, in order."""
         for handle in handles:
-            self.give_one(handle)
+            if handle:
+                self._free(handle)
 
     def borrow(self, size: int, stream: int = 0) -> None:
         """Ask for bytes and give them back."""
