@@ -5,6 +5,7 @@ The only module that imports ruamel. It composes nodes and never constructs obje
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from pathlib import Path
@@ -158,6 +159,7 @@ def compose(text: str, source: str) -> Any:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = _scanner()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an anchor may be used anew; ruamel warns of it on stderr
@@ -180,6 +182,37 @@ def compose(text: str, source: str) -> Any:
         raise broken from None
     except (AssertionError, ValueError, OverflowError) as error:  # %YAML 1.9; \x00, a lone surrogate escape
         raise _not_yaml(f"not YAML: {error}", source) from None
+
+
+@functools.cache
+def _scanner() -> type[Any]:
+    """ruamel's scanner, which looks through every open bracket for each token that it is asked about.
+
+    What can still be a key is kept in the order in which it began, so that the first is the oldest, and nothing behind
+    one that is not too old is.
+    """
+    from ruamel.yaml.scanner import Scanner, ScannerError
+
+    class KeysInOrder(Scanner):
+        """The same tokens and errors."""
+
+        def stale_possible_simple_keys(self) -> None:
+            """Drop what can be no key any more: one ends on its line, within 1024 characters."""
+            kept, reader = self.possible_simple_keys, self.reader
+            while kept:
+                level, key = next(iter(kept.items()))
+                if key.line == reader.line and reader.index - key.index <= 1024:
+                    return
+                if key.required:
+                    what = "while scanning a simple key", key.mark, "could not find expected ':'"
+                    raise ScannerError(*what, reader.get_mark())
+                del kept[level]
+
+        def next_possible_simple_key(self) -> Any:
+            """The number of the token that is the oldest of them."""
+            return next((key.token_number for key in self.possible_simple_keys.values()), None)
+
+    return KeysInOrder
 
 
 def _not_yaml(
