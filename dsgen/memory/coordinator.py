@@ -106,61 +106,67 @@ class TensorUses(NamedTuple):
         # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
         own, below = [0], [0]
         for step, event in enumerate(events):
-            size = 0
-            over = _over(events, step) if event.module.name.endswith(_READ) else step
-            if (
-                event.module.second
-                and not event.module.late
-                and step + 1 < len(events)
-                and _within(events[step + 1], event)
-            ):
+            block, module, way, stays, keeps, _, _, closed, _ = event
+            name, tensors, inside, whole, _, second, late = module
+            size, begin = 0, len(order)
+            over = _over(events, step) if name.endswith(_READ) else step
+            if second and not late and step + 1 < len(events) and _within(events[step + 1], event):
                 inner.add(step + 1)
-            for held in event.module.tensors:
-                size += held.numel
-                if held.frozen:
-                    frozen.add(held.place)
-                if held.split:
-                    split.add(held.place)
-                persists = held.numel <= persistence
+            for held in tensors:
+                place, numel, _, is_frozen, read, is_split, free = held
+                size += numel
+                if is_frozen:
+                    frozen.add(place)
+                if is_split:
+                    split.add(place)
+                persists = numel <= persistence
                 if anew or not persists:
+                    use = len(order)
                     if over > step:
-                        later[over], until[len(order)] = [len(order)], over
-                    newest[held.place] = len(order)
-                    order.append(held.place)
-                    numels.append(held.numel)
-                    extents.append(held.extent(wide))
+                        later[over], until[use] = [use], over
+                    newest[place] = use
+                    order.append(place)
+                    numels.append(numel)
+                    extents.append(0 if free else 2 * numel if wide and not is_frozen else numel)
                     steps.append(step)
-                    read = held.read and event.way == BACKWARD
-                    holding = persists or event.stays or read or (event.holds and held.frozen)
-                    if event.module.late:
-                        waiting[len(holds)] = holding
-                    holds.append(holding or event.module.late)
-            closing = {newest[held.place] for held in event.over if held.place in newest}
-            for use in closing:
-                holds[use] = waiting[use]
-            closing = {use for use in closing if use < bounds[-1]}
-            if closing:
-                later[step] = sorted(closing)
-                until.update(dict.fromkeys(closing, step))
+                    holding = persists or stays or (read and way == BACKWARD) or (keeps and is_frozen)
+                    if late:
+                        waiting[use] = holding
+                    holds.append(holding or late)
+            if closed:
+                closing = {newest[held.place] for held in closed if held.place in newest}
+                for use in closing:
+                    holds[use] = waiting[use]
+                closing = {use for use in closing if use < begin}
+                if closing:
+                    later[step] = sorted(closing)
+                    until.update(dict.fromkeys(closing, step))
             bounds.append(len(order))
-            own.append(own[-1] + (0 if event.module.whole else size))
-            below.append(below[-1] + event.module.inside)
+            own.append(own[-1] + (0 if whole else size))
+            below.append(below[-1] + inside)
         nears = [_NEVER] * len(order)
         following: dict[int, int] = {}  # tensor -> its next use
         around: dict[int, int] = {}  # block -> the next event that contains it, and that of everything
         for step in range(len(events) - 1, -1, -1):
             event = events[step]
-            for use in range(bounds[step], bounds[step + 1]):
-                again, passed = following.get(order[use]), own
-                if event.module.whole:
-                    again, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
-                if holds[use]:
-                    nears[use] = -1
-                elif again is not None and again < len(events):
-                    nears[use] = passed[again] - passed[until.get(use, step) + 1]
-                following[order[use]] = step
-            if not event.module.name:
-                around[event.block] = step
+            block, module = event[:2]
+            begin, end = bounds[step], bounds[step + 1]
+            if begin < end:
+                ends = own[step + 1]
+                contained = None
+                if module.whole:
+                    contained, ends = min(around.get(block, len(events)), around.get(AFTER, len(events))), below[step + 1]
+                passed = below if module.whole else own
+                for use in range(begin, end):
+                    place = order[use]
+                    again = following.get(place) if contained is None else contained
+                    if holds[use]:
+                        nears[use] = -1
+                    elif again is not None and again < len(events):
+                        nears[use] = passed[again] - (passed[until[use] + 1] if use in until else ends)
+                    following[place] = step
+            if not module.name:
+                around[block] = step
         leaving = {
             step: tuple(held for held in event.leaving if held.numel > persistence)
             for step, event in enumerate(events)
