@@ -48,8 +48,8 @@ from memory_compared import (
     SPLIT,
     WIDENED,
     Compared,
-    compare,
-    compare_checkpoints,
+    compared,
+    compared_checkpoints,
     facts,
     read,
     summary,
@@ -87,13 +87,13 @@ def main() -> None:
     if options.update:
         for path, draw in (*GROUPS.items(), (CHECKPOINTS, with_checkpoint)):
             _simulate(path, list(draw()), set(options.only))
-        between = compare_checkpoints(read(CHECKPOINTS))
-        PAGE.write_text(page(*map(compare, map(read, GROUPS)), between, read()["versions"]), encoding="utf-8")
+        between = compared_checkpoints()
+        PAGE.write_text(page(*map(compared, GROUPS), between, read()["versions"]), encoding="utf-8")
     for path in GROUPS:
-        for item in compare(read(path)):
+        for item in compared(path):
             print(f"{item.case.name:24} {_line(item)}")
-        print(summary(compare(read(path))))
-    for one in compare_checkpoints(read(CHECKPOINTS)):
+        print(summary(compared(path)))
+    for one in compared_checkpoints():
         print(f"{one.case.name:24} {one.error:+7.2%}  {one.name}, simulated {gib(sum(one.simulated.values())):>7} GiB")
 
 

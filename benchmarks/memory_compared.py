@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from dsgen.memory import MemoryEstimate, estimate
 from dsgen.memory.checkpoints import resuming, saving
 from dsgen.memory.estimates import ERROR
+from dsgen.memory.run_phases import PhaseMemory
 
 __all__ = [
     "CHECKPOINTS",
@@ -38,6 +40,8 @@ __all__ = [
     "Phase",
     "compare",
     "compare_checkpoints",
+    "compared",
+    "compared_checkpoints",
     "differences",
     "differences_on_the_host",
     "facts",
@@ -110,6 +114,11 @@ class Compared:
         """Signed error of the GPU's peak, as a share of the simulated one."""
         return self.ours.gpu.peak_bytes / self.simulated["peak"] - 1 if self.ours else 0.0
 
+    @functools.cached_property
+    def phases(self) -> tuple[PhaseMemory, ...]:
+        """Those of the instant model's answer."""
+        return self.ours.phases if self.ours else ()
+
 
 class Phase(NamedTuple):
     """A save or a resume of a scenario: bytes on the GPU at most, as simulated and as the instant model says."""
@@ -156,12 +165,24 @@ def compare(record: Mapping[str, Any]) -> list[Compared]:
     return sorted(found, key=lambda item: abs(item.error))
 
 
+@functools.cache
+def compared(path: Path = RECORD) -> tuple[Compared, ...]:
+    """`compare` of a record's file, once in a process."""
+    return tuple(compare(read(path)))
+
+
+@functools.cache
+def compared_checkpoints() -> tuple[Phase, ...]:
+    """`compare_checkpoints` of what is recorded, once in a process."""
+    return tuple(compare_checkpoints(read(CHECKPOINTS)))
+
+
 def differences(item: Compared, phase: str) -> list[Difference]:
     """The parts of a phase, largest difference first; none where the simulation ended with an error."""
     if item.ours is None:
         return []
     theirs = item.simulated["phases"].get(phase, {})
-    of_phase = [one for one in item.ours.phases if one.phase == phase]  # of the first step, and of a later one
+    of_phase = [one for one in item.phases if one.phase == phase]  # of the first step, and of a later one
     ours = max(reversed(of_phase), key=lambda one: one.gpu_bytes).gpu if of_phase else {}
     peak = item.simulated["peak"]
     found = [Difference(name, theirs.get(name, 0), ours.get(name, 0), peak) for name in {*theirs, *ours}]
@@ -174,7 +195,7 @@ def differences_on_the_host(item: Compared) -> list[Difference]:
         return []
     ranks = item.case.job().gpus_per_node
     simulated = {name: ranks * size for name, size in item.simulated["host"].items()}
-    ours = {name: size for name, size in item.ours.phases[-1].host.items() if name != "temporaries"}  # gone by then
+    ours = {name: size for name, size in item.phases[-1].host.items() if name != "temporaries"}  # gone by then
     whole = sum(simulated.values())
     return [Difference(name, simulated.get(name, 0), ours.get(name, 0), whole) for name in {*simulated, *ours}]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,8 +46,9 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SCENARIOS.glob("*.yaml")))
 
 
+@functools.cache  # tests of several rooms ask for all of them
 def scene(name: str) -> Scene:
-    """Render one scenario.
+    """Render one scenario, once in a process.
 
     Raises:
         DsgenError: The scenario is broken, has no opening comment, or has no plan.

@@ -152,11 +152,11 @@ class TensorUses(NamedTuple):
             block, module = event[:2]
             begin, end = bounds[step], bounds[step + 1]
             if begin < end:
-                ends = own[step + 1]
-                contained = None
+                passed, contained = own, None
                 if module.whole:
-                    contained, ends = min(around.get(block, len(events)), around.get(AFTER, len(events))), below[step + 1]
-                passed = below if module.whole else own
+                    passed = below
+                    contained = min(around.get(block, len(events)), around.get(AFTER, len(events)))
+                ends = passed[step + 1]
                 for use in range(begin, end):
                     place = order[use]
                     again = following.get(place) if contained is None else contained

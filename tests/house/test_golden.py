@@ -30,20 +30,15 @@ def _only_built_in_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DSGEN_PROFILE_PATH", raising=False)
 
 
-@functools.cache
-def scene(name: str) -> scenes.Scene:
-    return scenes.scene(name)
-
-
 def test_there_are_enough_scenarios_and_structures() -> None:
-    configs = {name: scene(name).config.tree for name in NAMES}
+    configs = {name: scenes.scene(name).config.tree for name in NAMES}
     assert len(NAMES) >= 120
     assert len(structures.distinct(configs)) >= 60
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scenario_renders_as_committed(name: str) -> None:
-    differences = files.compare(scenes.texts(scene(name)), ())
+    differences = files.compare(scenes.texts(scenes.scene(name)), ())
     assert not differences, f"{files.report(differences, ROOT)}\n{HOW}"
 
 
@@ -63,7 +58,7 @@ def test_the_matrix_is_as_committed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_has_provenance_and_a_reason(name: str) -> None:
-    config = scene(name).config
+    config = scenes.scene(name).config
     assert config.paths()
     for path in config.paths():
         explanation = config.why(path)
@@ -77,7 +72,7 @@ def test_every_key_has_provenance_and_a_reason(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_is_read_by_the_release_and_does_something(name: str) -> None:
-    config = scene(name).config
+    config = scenes.scene(name).config
     known = surface.load(config.plan.job.version)
     for path in config.paths():
         key = known.key(path, config.tree)
@@ -89,7 +84,7 @@ def test_every_key_is_read_by_the_release_and_does_something(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_batch_is_what_deepspeed_computes(name: str) -> None:
-    config = scene(name).config
+    config = scenes.scene(name).config
     values, chosen, world = config.tree, config.plan.chosen.strategy, config.plan.job.world
     micro, steps = values["train_micro_batch_size_per_gpu"], values["gradient_accumulation_steps"]
     assert resolve_batch(values, world) == (micro * steps * world, micro, steps)
@@ -102,14 +97,14 @@ def test_the_batch_is_what_deepspeed_computes(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_config_passes_the_schema_of_its_release(name: str) -> None:
-    config = scene(name).config
+    config = scenes.scene(name).config
     errors = [error.message for error in _validator(config.plan.job.version).iter_errors(config.to_dict())]
     assert not errors
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_chosen_strategy_fits(name: str) -> None:
-    config = scene(name).config
+    config = scenes.scene(name).config
     memory = config.plan.chosen.memory
     for place in (memory.gpu, memory.host, memory.nvme):
         assert place.low_bytes <= place.peak_bytes <= place.high_bytes
@@ -133,7 +128,7 @@ def test_a_schema_refuses_what_it_should() -> None:
 
 def test_an_older_release_gets_no_newer_key() -> None:
     lines = surface.known_versions()
-    covered = {".".join(scene(name).config.plan.job.version.split(".")[:2]) for name in NAMES}
+    covered = {".".join(scenes.scene(name).config.plan.job.version.split(".")[:2]) for name in NAMES}
     assert covered == set(lines)
 
 

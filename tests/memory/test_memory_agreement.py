@@ -54,14 +54,14 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def compared(benchmark):
-    return benchmark.compare(benchmark.read())
+    return benchmark.compared(benchmark.RECORD)
 
 
 def recorded(group):
     """A fixture: what is recorded of a group of scenarios beside what the instant model says."""
 
     def found(benchmark):
-        return benchmark.compare(benchmark.read(getattr(benchmark, group)))
+        return benchmark.compared(getattr(benchmark, group))
 
     return pytest.fixture(scope="module")(found)
 
@@ -466,17 +466,16 @@ def test_intervals_cover_the_simulated_peaks(
 
 def test_the_page_shows_every_scenario(benchmark, compared, dropping, heads, muon, narrow, with_embeddings):
     text = benchmark.PAGE.read_text(encoding="utf-8")
-    groups = [benchmark.compare(benchmark.read(path)) for path in benchmark.GROUPS]
+    groups = [benchmark.compared(path) for path in benchmark.GROUPS]
 
-    between = benchmark.compare_checkpoints(benchmark.read(benchmark.CHECKPOINTS))
-    assert text == benchmark.page(*groups, between, benchmark.read()["versions"])
+    assert text == benchmark.page(*groups, benchmark.compared_checkpoints(), benchmark.read()["versions"])
     assert all(item.case.name in text for item in (*compared, *dropping, *heads, *muon, *narrow, *with_embeddings))
 
 
 def test_a_save_and_a_resume_take_what_is_simulated(benchmark):
     """One of every model profile, and of each cause at stage 3: all within 0.1 %."""
     record = benchmark.read(benchmark.CHECKPOINTS)
-    found = benchmark.compare_checkpoints(record)
+    found = benchmark.compared_checkpoints()
 
     assert not [row for row in record["cases"] if "error" in row["simulated"]]
     assert len(found) == 2 * len(record["cases"]) >= 182

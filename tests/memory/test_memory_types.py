@@ -46,7 +46,7 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def compared(benchmark):
-    return {group: benchmark.compare(benchmark.read(getattr(benchmark, group))) for group in GROUPS}
+    return {group: benchmark.compared(getattr(benchmark, group)) for group in GROUPS}
 
 
 @pytest.fixture(scope="module")
