@@ -26,6 +26,13 @@ _EVALUATION = (
     "per_device_eval_batch_size=1 (the Trainer's default is 8)",
     "with compute_metrics: preprocess_logits_for_metrics and eval_accumulation_steps=1, or the GPU keeps all logits",
 )
+# What one rank alone does while the others wait, and at ZeRO-3 needs all of them.
+_OF_ALL_RANKS = {
+    "save": "save_checkpoint, save_model and state_dict called by every rank, and not below `if rank == 0`: at ZeRO-3 "
+    "all give their parts",
+    "evaluate": "evaluation and generate() on every rank, with as many batches on each: at ZeRO-3 each forward needs "
+    "all ranks (generate: synced_gpus=True)",
+}
 # Cause -> the one change that it asks for, with its numbers.
 _ONE_CHANGE: Mapping[str, Callable[[Question], NextChange | None]] = {
     **dict.fromkeys(("loss-scale-at-minimum", "overflow", "not-a-number"), bf16),
@@ -72,7 +79,10 @@ class Diagnosis:
         cause = self.root.cause if self.root is not None else None
         if self.root is not None and _in_evaluation(self.root):
             return _EVALUATION
-        return cause.changes if cause is not None else ()
+        general = cause.changes if cause is not None else ()
+        if self.root is not None and self.root.code == "nccl-timeout" and self.root.phase in _OF_ALL_RANKS:
+            return (_OF_ALL_RANKS[self.root.phase], *general)
+        return general
 
 
 def diagnose(blocks: Iterable[bytes], question: Question | None = None) -> Diagnosis:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import attrs
 
 from dsgen.diagnosing import timings
-from dsgen.diagnosing.causes import BY_CODE, CAUSES, CONSEQUENCE, SLOW, UNKNOWN, Cause
+from dsgen.diagnosing.causes import ABOVE, BY_CODE, CAUSES, CONSEQUENCE, SLOW, UNKNOWN, Cause
 from dsgen.diagnosing.marked_lines import marked
 from dsgen.diagnosing.numbers_in_logs import Fact, facts_of
 from dsgen.diagnosing.phases import FRAMES, MARKS, OFTEN_MARKS, Phase, after_frame, after_mark
@@ -155,6 +155,7 @@ class _Notes:
     def __init__(self) -> None:
         self.symptoms: dict[str, Symptom] = {}
         self.tracebacks: dict[int | None, Phase | None] = {}
+        self.frames: dict[int | None, tuple[str, ...]] = {}  # the patterns of ABOVE that a rank's traceback has
         self.values: dict[str, timings.Values] = {}
         self.reached: Phase | None = None
         self.step: int | None = None
@@ -171,8 +172,11 @@ class _Notes:
         rank, text = spoken(line)
         if _TRACEBACK in text:
             self.tracebacks.pop(rank, None)
+            self.frames.pop(rank, None)
         if any(mark in text for mark in FRAMES) and (rank in self.tracebacks or len(self.tracebacks) < MOST_RANKS):
             self.tracebacks[rank] = after_frame(self.tracebacks.get(rank), text)
+            if read_by := tuple(below for below, frame in ABOVE.items() if frame.search(_frame(window))):
+                self.frames[rank] = read_by
         self.reached = after_mark(self.reached, text)
         if (done := timings.read(text, self.values)) is not None:
             self.step, self.last_step = done + 1, max(self.last_step, done)
@@ -183,9 +187,11 @@ class _Notes:
             self.listed = int(listed[1])
         if any(word in text for word in _FINISHED):
             self.finished = True
-        cause = _cause(line, window)
-        if cause is not None and FRAMES[0] in text and _cause(raised := _said(text, window), raised) is not None:
-            cause = None  # the error after this frame tells more, and is read by itself
+        frames = self.frames.get(rank, ())
+        cause = _cause(line, window, frames)
+        raised = _said(text, window) if cause is not None else ""
+        if cause is not None and raised != _quoted(text) and _cause(raised, raised, frames) is not None:
+            cause = None  # the error after this frame, or line of code, tells more, and is read by itself
         error = _ERROR.match(text)
         if cause is not None:
             self._sign(cause.code, number, text, window, rank)
@@ -244,9 +250,14 @@ class _Notes:
         return told or (cause.phase if cause is not None else None) or self.reached
 
 
-def _cause(line: str, window: str) -> Cause | None:
+def _cause(line: str, window: str, frames: tuple[str, ...] = ()) -> Cause | None:
     """The first cause that a line tells; None where it tells none."""
-    return next((one for one in CAUSES if any(sign.tells(line, window) for sign in one.signs)), None)
+    return next((one for one in CAUSES if any(sign.tells(line, window, frames) for sign in one.signs)), None)
+
+
+def _frame(window: str) -> str:
+    """A frame and its line of code."""
+    return "\n".join(window.split("\n", 2)[:2])
 
 
 def _cause_below(window: str) -> bool:
@@ -255,9 +266,14 @@ def _cause_below(window: str) -> bool:
     return _cause(below, below) is not None
 
 
+def _code(text: str) -> bool:
+    """Whether a line is a frame, or the line of code that raised an error: both may quote its message."""
+    return FRAMES[0] in text or text.lstrip().startswith("raise ")
+
+
 def _said(text: str, window: str) -> str:
-    """What a line says; of a frame the error that follows it."""
-    if FRAMES[0] in text:
+    """What a line says; of a frame, or a line of code, the error that follows it."""
+    if _code(text):
         following = (spoken(line)[1] for line in window.split("\n")[1:6])
         text = next((line for line in following if _ERROR.match(line)), text)
     return _quoted(text)

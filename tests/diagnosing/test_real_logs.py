@@ -48,6 +48,11 @@ os.makedirs("out")
 arguments = TrainingArguments("out", report_to=[], use_cpu=True)
 Trainer(model, arguments, train_dataset=[{"x": [1]}] * 8).train(resume_from_checkpoint=True)
 """
+NOT_JSON = """
+with open("ds.json", "w") as file: file.write('{"zero_optimization": {"stage": 2},}')
+from transformers import TrainingArguments
+TrainingArguments("out", deepspeed="ds.json", report_to=[], use_cpu=True)
+"""
 ACCELERATE = """
 os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
 from accelerate import Accelerator, DeepSpeedPlugin
@@ -64,7 +69,7 @@ Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=keys)).prepare(model, 
 """
 
 
-FAILURES = {
+FAILURES: dict[str, tuple[str, str | None]] = {
     "start(train_batch_size=7, train_micro_batch_size_per_gpu=2)": ("batch-mismatch", "init"),
     "start(zero_optimization={'stge': 2})": ("config-refused", "init"),
     "start(train_micro_batch_size_per_gpu='auto')": ("auto-not-filled", "init"),
@@ -77,6 +82,22 @@ FAILURES = {
         ("checkpoint-empty", "load"),
     "model.load_state_dict(torch.nn.Linear(3, 3).state_dict())": ("checkpoint-shapes", "load"),
     "import no_such_package": ("package-missing", "launch"),
+    "start()(torch.tensor([1])).sum().backward()": ("backward-elsewhere", "backward"),
+    "start(fp16={'enabled': True}, zero_optimization={'stage': 2})(torch.tensor([1])).sum().backward()":
+        ("backward-elsewhere", "backward"),
+    "engine = start(bf16={'enabled': True}, zero_optimization={'stage': 1}); model(torch.tensor([1])); engine.step()":
+        ("backward-elsewhere", "step"),
+    "engine = start(zero_optimization={'stage': 2}); model(torch.tensor([1])).sum().backward(); engine.step()":
+        ("backward-elsewhere", "step"),
+    "engine = start(zero_optimization={'stage': 3}); model(torch.tensor([1])).sum().backward(); engine.step()":
+        ("backward-elsewhere", "step"),
+    "torch.distributed.get_rank(torch.distributed.group.WORLD); torch.distributed.barrier()":
+        ("process-group-missing", "init"),
+    "deepspeed.comm.barrier()": ("process-group-missing", "init"),
+    "start(zero_optimization={'stage': 3}); torch.nn.functional.layer_norm(torch.rand(1, 8), [8], model[1].bias)":
+        ("parameter-not-gathered", None),
+    "import deepspeed.ops.transformer.inference.triton_ops": ("triton-broken", "launch"),
+    NOT_JSON: ("config-unreadable", "init"),
     TRAINER: ("config-mismatch", "init"),
     FLASH: ("flash-attention-missing", "load"),
     RESUME: ("nothing-to-resume", "resume"),
@@ -116,11 +137,11 @@ def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return logs
 
 
-def named(log: bytes) -> tuple[str, str]:
+def named(log: bytes) -> tuple[str, str | None]:
     """The code and the phase of what is said of a log."""
     answer = diagnose([log])
     assert answer.root is not None, log.decode()
-    return answer.code, answer.root.phase
+    return answer.root.code, answer.root.phase
 
 
 @pytest.mark.parametrize("program", FAILURES, ids=lambda program: program.strip()[:30])

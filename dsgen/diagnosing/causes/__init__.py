@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dsgen.diagnosing.causes.cause import CONSEQUENCE, ROOT, SLOW, UNKNOWN, Cause, Sign
 from dsgen.diagnosing.causes.libraries import LIBRARIES
 from dsgen.diagnosing.causes.machines import MACHINES
@@ -11,7 +13,8 @@ from dsgen.diagnosing.causes.overflows import NUMBERS
 from dsgen.diagnosing.causes.program_errors import PROGRAMS
 from dsgen.diagnosing.causes.start_errors import STARTS
 
-__all__ = ["BY_CODE", "CAUSES", "CONSEQUENCE", "ROOT", "SLOW", "UNKNOWN", "Cause", "Sign"]
+__all__ = ["ABOVE", "BY_CODE", "CAUSES", "CONSEQUENCE", "ROOT", "SLOW", "UNKNOWN", "Cause", "Sign"]
 
 CAUSES: tuple[Cause, ...] = (*MEMORY, *NUMBERS, *LIBRARIES, *STARTS, *PROGRAMS, *MACHINES, *COMMUNICATION)
 BY_CODE = {cause.code: cause for cause in CAUSES}
+ABOVE = {sign.below: re.compile(sign.below) for cause in CAUSES for sign in cause.signs if sign.below}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Collection
 
 import attrs
 
@@ -23,19 +24,30 @@ class Sign:
     Attributes:
         word: Letters that stand in the line, as they are: a search for them is what makes a log of gigabytes quick.
         also: A pattern that the line must match besides, or what follows it; empty where the word is enough.
+        below: A pattern that a frame above it in the rank's traceback must match, with its line of code; empty where
+            the message is enough.
     """
 
     word: str
     also: str = ""
+    below: str = ""
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[str] | None:
         """What `also` says, compiled when it is first needed."""
         return re.compile(self.also) if self.also else None
 
-    def tells(self, line: str, window: str) -> bool:
-        """Whether a line tells it; the window is the line and what follows, for messages that were broken."""
-        return self.word in line and (self.pattern is None or self.pattern.search(window) is not None)
+    def tells(self, line: str, window: str, frames: Collection[str] = ()) -> bool:
+        """Whether a line tells it.
+
+        Args:
+            line: What stands there.
+            window: The line and what follows, for messages that were broken.
+            frames: The patterns of `below` that the frames above it match.
+        """
+        if self.word not in line or (self.below and self.below not in frames):
+            return False
+        return self.pattern is None or self.pattern.search(window) is not None
 
 
 @attrs.frozen(kw_only=True)

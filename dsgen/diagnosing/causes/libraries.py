@@ -8,6 +8,43 @@ __all__ = ["LIBRARIES"]
 
 LIBRARIES = (
     Cause(
+        code="torch-load-refused",
+        words="transformers loads no pickled file with a torch before 2.6",
+        phase="load",
+        signs=(Sign("serious vulnerability issue in `torch.load`"),),
+        why="torch.load of an older torch can be made to run code (CVE-2025-32434), so newer releases of transformers "
+        "refuse it: for pytorch_model.bin, and for scheduler.pt, optimizer.pt and a checkpoint's weights that are "
+        "resumed.",
+        changes=(
+            "torch 2.6 or later for the CUDA that runs; flash-attn, bitsandbytes and DeepSpeed's operators are then "
+            "built or installed anew",
+            "weights as model.safetensors, which it loads with any torch: the hub often has both",
+        ),
+        source="https://github.com/huggingface/transformers/pull/37785",
+    ),
+    Cause(
+        code="triton-broken",
+        words="triton is missing, or does not fit what imports it",
+        level=UNKNOWN,
+        phase="launch",
+        signs=(
+            Sign("No module named 'triton", r"\A(?!.*(?:Error caught was|Failed to load ))"),  # warnings
+            Sign("module 'triton' has no attribute"),
+            Sign("cannot import name", r"\A[^\n]*cannot import name[^\n]* from 'triton\b"),
+            Sign("Please install triton"),
+            Sign("Triton needs to be installed to use deepspeed"),
+            Sign("requires Triton, which is not available"),
+        ),
+        why="torch for CUDA on Linux brings the one triton that fits it; one for the CPU, for Windows or for a Mac "
+        "brings none, and another package may have put another release in its place.",
+        changes=(
+            "pip install --force-reinstall torch from the index of the CUDA that runs, with no triton pinned beside it",
+            "'triton' is not a package: a file of the program itself is called triton.py; rename it",
+            "on Windows: WSL 2, or the package triton-windows of the release that fits torch",
+        ),
+        source="https://github.com/deepspeedai/DeepSpeed/issues/7240",
+    ),
+    Cause(
         code="flash-attention-unsupported",
         words="FlashAttention does not run on this GPU",
         phase="forward",
@@ -57,6 +94,21 @@ LIBRARIES = (
             'from_pretrained(..., attn_implementation="sdpa"): torch\'s own kernel, without a package',
         ),
         source="https://github.com/Dao-AILab/flash-attention#installation-and-features",
+    ),
+    Cause(
+        code="device-map-spread",
+        words='device_map="auto" spread the model over GPUs, and every rank needs it on its own',
+        phase="init",
+        signs=(Sign("You can't train a model that has been loaded with `device_map"),),
+        why="Under a launcher each rank trains with one GPU, and DeepSpeed says what lies there; device_map lets one "
+        "process use all of them in turns.",
+        changes=(
+            "from_pretrained without device_map; a model that is larger than a GPU: ZeRO-3, with "
+            "TrainingArguments(deepspeed=...) made before it",
+            'of a base in 4 or 8 bits: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
+            "one process, python PROGRAM, without DeepSpeed: the GPUs then compute one after the other",
+        ),
+        source="https://github.com/huggingface/transformers/issues/31557",
     ),
     Cause(
         code="quantized-elsewhere",

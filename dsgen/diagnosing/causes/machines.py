@@ -99,6 +99,9 @@ MACHINES = (
             Sign("setup doesn't support bf16/gpu"),
             Sign("Type bf16 is not supported"),
             Sign("Type fp16 is not supported"),
+            Sign("bf16 mixed precision requires PyTorch"),
+            Sign("fp16 mixed precision requires a"),
+            Sign("Current CUDA Device does not support bfloat16"),
         ),
         why="bf16 came with Ampere: V100, T4, P100 and RTX 20 have none. Where torch sees no GPU the same is said.",
         changes=(
@@ -220,7 +223,7 @@ MACHINES = (
         phase="launch",
         signs=(
             Sign("ModuleNotFoundError"),
-            Sign("No module named"),
+            Sign("No module named", r"\A(?!.*(?:Error caught was|Failed to load ))"),
             Sign("ImportError", r"cannot import name"),
         ),
         why="The interpreter that the launcher starts does not have what the program imports.",

@@ -90,6 +90,7 @@ MEMORY = (
             Sign("return code = -9"),
             Sign("exitcode", r"exitcode\s*:\s*-9\b"),
             Sign("Signal 9 (SIGKILL)"),
+            Sign("exited on signal 9"),
             Sign("SIGKILL"),
             Sign("Killed", r"(?:line \d+:\s*\d+ Killed\b|(?:^|[\s\]])Killed\s*(?:\n|$)|\d+ Killed +\S)"),
             Sign("returned with non-zero exit code 137"),

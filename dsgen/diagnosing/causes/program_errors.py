@@ -7,6 +7,8 @@ from dsgen.diagnosing.causes.cause import SLOW, Cause, Sign
 __all__ = ["PROGRAMS"]
 
 _EMPTY = r"torch\.Size\(\[[01]?\]\)"  # what ZeRO-3 leaves in the place of a parameter that is in parts
+# Where a step looks for the gradients that a backward of the engine has reduced, and there are none.
+_REDUCED = r"\n[^\n]*self\.averaged_gradients\["
 
 PROGRAMS = (
     Cause(
@@ -127,6 +129,27 @@ PROGRAMS = (
         source="https://github.com/huggingface/peft/issues/2742",
     ),
     Cause(
+        code="backward-elsewhere",
+        words="backward or forward ran beside DeepSpeed's engine",
+        phase="backward",
+        signs=(
+            Sign("Direct calls to tensor.backward() are not supported"),
+            Sign("but backward() was called directly without scaling the loss"),
+            Sign("Optimizer' object has no attribute 'ipg_"),
+            Sign("KeyError: ", r"\A[^\n]*KeyError: \d", below=_REDUCED),
+        ),
+        why="The engine scales the loss, divides it by the accumulation and reduces gradients in its own forward and "
+        "backward. loss.backward(), or a model that is called in the engine's place, leaves that out, and a step "
+        "finds nothing.",
+        changes=(
+            "loss = engine(batch); engine.backward(loss); engine.step(), with what deepspeed.initialize gave back",
+            "with Accelerate: accelerator.backward(loss), with the model that accelerator.prepare gave back",
+            "loss.backward() itself works at stages 1 to 3 in bf16 with a recent DeepSpeed; in fp16: "
+            "engine.scale(loss).backward()",
+        ),
+        source="https://github.com/deepspeedai/DeepSpeed/issues/6995",
+    ),
+    Cause(
         code="dtype-mismatch",
         words="tensors of different dtypes meet",
         phase="forward",
@@ -195,6 +218,8 @@ PROGRAMS = (
             Sign("non-inflight parameter"),
             Sign("assert not param.ds_active_sub_modules"),
             Sign("'weight' must be 2-D"),
+            Sign("but got weight of shape [0]"),
+            Sign("size mismatch, got input", r"vec \(0\)"),
             Sign("in the parameter fetch queue"),
             Sign("tracing error at step"),
         ),
@@ -232,7 +257,11 @@ PROGRAMS = (
         phase="forward",
         signs=(Sign("shapes cannot be multiplied"), Sign("must match the size of tensor b")),
         why="A module got an input of another size, or a weight that ZeRO-3 has not gathered (a size of 0).",
-        changes=("print the shapes of the batch; a size of 0 is a parameter used outside of its module's forward",),
+        changes=(
+            "where a size is 0, at ZeRO-3: with deepspeed.zero.GatheredParameters([weight]) around what uses a weight "
+            "outside of its module's forward",
+            "else print the shapes of the batch: padding, truncation, and a tokenizer that is not the model's",
+        ),
         source="https://deepspeed.readthedocs.io/en/latest/zero3.html",
     ),
     Cause(

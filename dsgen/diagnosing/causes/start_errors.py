@@ -10,6 +10,8 @@ __all__ = ["STARTS"]
 _LAST_FRAME = (
     r"\A[^\n]*\n(?:(?![^\n]*File \")[^\n]*\n){1,4}?[^\n]*\b(?:Assertion|Value|Type|Key|DeepSpeedConfig)Error\b"
 )
+# How Accelerate and transformers read a config's file; what is no file they give to json.loads, and say so afterwards.
+_READERS = r"(?:accelerate[/\\]utils|transformers(?:[/\\]integrations)?)[/\\]deepspeed\.py\"[^\n]*\n[^\n]*json\.load\("
 _BUILT = r"\b(?:\w*Adam\w*|\w*Lamb|\w*Lion|\w*Adagrad|Muon\w*|SGD|Warmup\w*LR|OneCycle|LRRangeTest)"
 
 STARTS = (
@@ -95,6 +97,27 @@ STARTS = (
         source="https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
     ),
     Cause(
+        code="process-group-missing",
+        words="ranks are asked for before torch.distributed was started",
+        phase="init",
+        signs=(
+            Sign("Default process group has not been initialized"),
+            Sign("Default process group is not initialized"),
+            Sign("DeepSpeed backend not set, please initialize"),
+            Sign("Distributed backend is not initialized"),
+            Sign("deepspeed/comm/comm.py", r"\A[^\n]*\n(?:[^\n]*\n){1,2}?[^\n]*'NoneType' object has no attribute"),
+        ),
+        why="get_rank, barrier, a gather or zero.Init came before init_process_group, which deepspeed.initialize, "
+        "TrainingArguments(deepspeed=...) and Accelerator() call where a launcher started the program; or after it "
+        "was ended.",
+        changes=(
+            "deepspeed PROGRAM, torchrun or accelerate launch in the place of python PROGRAM, for one GPU too",
+            "deepspeed.init_distributed() as the first line of a program of your own",
+            "around such calls: if torch.distributed.is_initialized()",
+        ),
+        source="https://deepspeed.readthedocs.io/en/latest/initialize.html",
+    ),
+    Cause(
         code="config-refused",
         words="DeepSpeed refuses the config",
         phase="init",
@@ -112,12 +135,16 @@ STARTS = (
     ),
     Cause(
         code="config-unreadable",
-        words="DeepSpeed cannot read the config's file",
+        words="the DeepSpeed config's file cannot be read",
         phase="init",
-        signs=(Sign("HjsonDecodeError"), Sign("Duplicate keys in DeepSpeed config")),
-        why="A bracket or a quotation mark is open, a key stands twice, or a value is Python's (True, None) and not "
-        "JSON's (true, null).",
-        changes=("dsgen lint ds_config.json names the line",),
+        signs=(
+            Sign("HjsonDecodeError"),
+            Sign("Duplicate keys in DeepSpeed config"),
+            Sign("JSONDecodeError", below=_READERS),
+        ),
+        why="A bracket or a quotation mark is open, a comma is missing or too many, a key stands twice, or a value is "
+        "Python's (True, None) and not JSON's (true, null).",
+        changes=("dsgen lint ds_config.json, with the name of that file: it names the line and what is wrong there",),
         source="https://www.deepspeed.ai/docs/config-json/",
     ),
     Cause(
