@@ -144,7 +144,11 @@ STARTS = (
         ),
         why="A bracket or a quotation mark is open, a comma is missing or too many, a key stands twice, or a value is "
         "Python's (True, None) and not JSON's (true, null).",
-        changes=("dsgen lint ds_config.json, with the name of that file: it names the line and what is wrong there",),
+        changes=(
+            "dsgen lint FILE --target hf-trainer, or accelerate, where these read it: it names the line; they take "
+            "no comment and no comma behind the last entry, which DeepSpeed itself does",
+            "dsgen lint FILE, where deepspeed.initialize reads it",
+        ),
         source="https://www.deepspeed.ai/docs/config-json/",
     ),
     Cause(
