@@ -99,7 +99,6 @@ STARTS = (
     Cause(
         code="process-group-missing",
         words="ranks are asked for before torch.distributed was started",
-        phase="init",
         signs=(
             Sign("Default process group has not been initialized"),
             Sign("Default process group is not initialized"),
