@@ -12,7 +12,7 @@ from dsgen.frameworks.names import check_name
 from dsgen.frameworks.optimizer_starts import otherwise, start, words
 from dsgen.frameworks.rank_environment import job_variables
 from dsgen.memory import Verdict, estimate
-from dsgen.memory.conversions import TO_FP32, UNIVERSAL, conversions
+from dsgen.memory.conversions import TO_FP32, UNIVERSAL, conversions, unconverted
 from dsgen.planning.assumptions import kernel_of, needed, own_optimizer
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import DsgenError
@@ -26,6 +26,7 @@ _WEIGHT, _FP32 = 2, 4  # bytes of an element in 16 bits and in fp32
 # give the tag of what they saved.
 _LOADS_UNIVERSAL = ("deepspeed", *ON_TRAINER)
 _SLOWER = 0.01  # a difference of speed that is said
+_TWICE = 1.995  # times the time for a token from which on they are said, as `dsgen plan` says them
 
 _INSTALL = {
     "attention": {"FlashAttention": "pip install flash-attn --no-build-isolation"},
@@ -106,14 +107,21 @@ def _with(plan: Plan, **wishes: Any) -> str:
 def _weighed(plan: Plan, other: Plan) -> str:
     try:
         memory = estimate(other.job, other.chosen.strategy)
-        seconds = cost(other.job, other.chosen.strategy).seconds / plan.chosen.cost.seconds
+        speed = cost(other.job, other.chosen.strategy).tokens_per_second_per_gpu
     except DsgenError as error:
         return error.what
     gpu = memory.gpu
     said = f"{gib(gpu.needed_bytes)} of {gib(gpu.limit_bytes)} GiB"
     fits = {Verdict.FITS: "", Verdict.UNCERTAIN: " may not fit"}.get(gpu.verdict, " does not fit")
-    slower = f", {seconds - 1:.0%} slower" if seconds > 1 + _SLOWER and gpu.verdict is not Verdict.DOES_NOT_FIT else ""
-    return f"{said}{fits}{slower}"
+    return f"{said}{fits}{_slower(plan, speed) if gpu.verdict is not Verdict.DOES_NOT_FIT else ''}"
+
+
+def _slower(plan: Plan, speed: float) -> str:
+    """How much slower a token is, in the words of `dsgen plan`; nothing where it is hardly so."""
+    ratio = plan.chosen.cost.tokens_per_second_per_gpu / speed
+    if ratio > _TWICE:
+        return f", {ratio:.1f}x slower"
+    return f", {1 - 1 / ratio:.0%} slower" if ratio > 1 + _SLOWER else ""
 
 
 def _without_checkpointing(plan: Plan) -> str:
@@ -158,6 +166,19 @@ _OTHERWISE: Mapping[str, Callable[[Plan], str]] = {
 }
 
 
+def _whole(plan: Plan) -> bool:
+    """Whether a checkpoint has all states in one file, which any number of GPUs loads."""
+    return not plan.chosen.strategy.stage and bool(unconverted(plan.job, plan.chosen.strategy))
+
+
+def _elsewhere(plan: Plan, universal: bool) -> str:
+    """What another number of GPUs loads."""
+    stops = {one.name for one in unconverted(plan.job, plan.chosen.strategy)}
+    if not universal and UNIVERSAL in stops:
+        return "on another number it does not load, and ds_to_universal stops at it"
+    return "on another number only a universal checkpoint loads"
+
+
 def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:
     """What belongs to a run's end: saving, resuming, generating, and turning what was saved into one file."""
     job, chosen = plan.job, plan.chosen.strategy
@@ -189,7 +210,9 @@ def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]
             f"{gib(taken.disk_bytes)} of disk while it is made, {gib(taken.left_bytes)} after",
             "ZeRO's states lie in a file for each rank, and load on as many ranks alone",
         )
-    told["resume"] = ("the same number of GPUs when it resumes", "on another number only a universal checkpoint loads")
+    told["resume"] = ("the same number of GPUs when it resumes", _elsewhere(plan, UNIVERSAL in made))
+    if _whole(plan):
+        told["resume"] = ("to resume, the folder of its last checkpoint", "it begins anew")
     if chosen.stage == 3 and chosen.offload_optimizer == "nvme":
         told["resume"] = (
             "the same number of GPUs when it resumes, and this model made first in its process",

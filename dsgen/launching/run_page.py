@@ -96,7 +96,8 @@ def _start(launch: JobLaunch, start: str) -> str:
 def _expected(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, ...]]:
     yield ("memory of a GPU", f"{gib(expected.gpu.needed_bytes)} GiB", _interval(expected.gpu))
     if expected.gpu.reserved_bytes:
-        yield ("of it reserved by torch", f"{gib(expected.gpu.reserved_bytes)} GiB", "`torch.cuda.max_memory_reserved`")
+        held = "`torch.cuda.max_memory_reserved`; what no tensor uses is given back where it is short"
+        yield ("reserved by torch", f"{gib(expected.gpu.reserved_bytes)} GiB", held)
     yield ("RAM of a node", f"{gib(expected.host.needed_bytes)} GiB", _interval(expected.host))
     if expected.nvme.peak_bytes:
         yield ("NVMe of a node", f"{gib(expected.nvme.needed_bytes)} GiB", _interval(expected.nvme))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.launching.expected import Expectation
 from dsgen.launching.launches import JobLaunch
+from dsgen.memory.card_numbers import card
 from dsgen.report.bars import rounded
 from dsgen.shapes.units import gib
 
@@ -32,14 +33,14 @@ def watched(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, str
         f"below {rounded(slowest)}: something the plan does not know of; `dsgen calibrate` tells it",
     )
     if launch.has_gpus:
-        limit = expected.gpu.limit_bytes
+        shown = card(expected.gpu).shown
         yield (
             "memory of the fullest GPU",
             "`nvidia-smi --query-gpu=memory.used --format=csv`"
             if job.hardware.vendor == "nvidia"
             else "the driver's tool",
-            f"{gib(expected.gpu.needed_bytes)} GiB, up to {gib(expected.gpu.high_bytes)}",
-            f"above {gib(int(_FULL * limit))} GiB ({_FULL:.0%} of {gib(limit)})",
+            f"{gib(shown.bytes)} GiB, up to {gib(shown.high)}",
+            _short(shown.high, expected.gpu.limit_bytes),
         )
         yield (
             "GPUs at work",
@@ -81,6 +82,13 @@ def watched(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, str
         )
     if launch.plan.chosen.strategy.precision == "fp16":
         yield ("loss scale", "DeepSpeed's OVERFLOW lines", "a few at the start", "more than 1 in 100 steps after 1,000")
+
+
+def _short(high: int, limit: int) -> str:
+    """From where on a GPU has too little, in bytes: torch may hold all of it, and gives back what no tensor uses."""
+    if high <= _FULL * limit:
+        return f"above {gib(int(_FULL * limit))} GiB ({_FULL:.0%} of {gib(limit)})"
+    return '`torch.cuda.memory_stats()["num_alloc_retries"]` above 0: it gives memory back to go on, and is slow'
 
 
 def _tool(launch: JobLaunch, command: str) -> str:

@@ -38,6 +38,28 @@ CODES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("stage", "resumes"), [(0, "the folder of its last checkpoint"), (1, "the same number of GPUs")]
+)
+def test_a_checkpoint_without_shards_loads_on_any_number_of_gpus(stage, resumes):
+    """Stage 0 of DeepSpeed 0.19.8 saves one file, mp_rank_00_model_states.pt, with the optimizer's states in it."""
+    plan = dsgen.plan({"hw": "h100-80g", "model": "1b", "gpus": 2, "method": "lora", "zero_stage": stage})
+    told = {item.code: item for item in needs(plan, "hf-trainer")}
+
+    assert resumes in told["resume"].words
+    assert ("universal" in told) is bool(stage)
+
+
+def test_how_much_slower_it_is_else_is_said_as_a_plan_says_it():
+    """No rival is more than 100 % slower: from twice the time for a token on it is said in times."""
+    small = {"hw": "rtx4090-24g", "model": "llama-3.1-8b", "gpus": 1, "method": "qlora"}
+    told = [item.otherwise for job in (*JOBS.values(), small) for item in needs(dsgen.plan(job), "hf-trainer")]
+    slower = [float(number) for said in told for number in re.findall(r"(\d+)% slower", said)]
+
+    assert slower and max(slower) < 50
+    assert any("x slower" in said for said in told)
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_a_plan_says_what_it_counts_on(name):
     plan = dsgen.plan(JOBS[name])

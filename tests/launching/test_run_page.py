@@ -45,11 +45,23 @@ def test_the_numbers_are_the_plan_s() -> None:
     memory, expected, text = one.plan.chosen.memory, expect(one), page(FOUR_NODES)
 
     assert row(text, "memory of a GPU")[1] == f"{gib(memory.gpu.needed_bytes)} GiB"
+    assert row(text, "reserved by torch")[1] == f"{gib(memory.gpu.reserved_bytes)} GiB"
     assert row(text, "RAM of a node")[1] == f"{gib(memory.host.needed_bytes)} GiB"
     assert row(text, "MFU")[1] == f"{expected.utilization:.0%}"
     assert 0.1 < expected.utilization < 0.6
     assert expected.low_seconds < expected.seconds < expected.high_seconds
     assert row(text, "the whole run")[1] == f"1,000 steps, {seconds_text(1000 * expected.seconds)}"
+
+
+@pytest.mark.parametrize("wanted", [ONE_NODE, FOUR_NODES, OFFLOADED])
+def test_nobody_is_told_to_act_at_memory_that_is_expected(wanted: dict[str, Any]) -> None:
+    """What nvidia-smi shows is what torch reserves and all outside of it, up to the whole GPU."""
+    _, _, shown, act = row(page(wanted), "memory of the fullest GPU")
+    likely, most = (float(number) for number in re.findall(r"[\d.]+", shown))
+
+    assert likely >= float(row(page(wanted), "reserved by torch")[1].removesuffix(" GiB"))
+    assert likely <= most
+    assert "num_alloc_retries" in act or most <= float(act.removeprefix("above ").partition(" GiB")[0])
 
 
 def test_the_speed_to_act_at_is_the_interval_s_end() -> None:
