@@ -20,6 +20,7 @@ NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"  # where torch does not name it itself
 _LEAST_BYTES = 2**26  # below which what is saved is not worth a word
 _LEAST_SLOWER = 0.005  # share of the speed below which two are as fast
+_TWICE = 0.995  # more time for a token from which on it is said in times, as dsgen plan says it
 _PHASES = {"load": "while the model loaded", "init": "while DeepSpeed started", "launch": "at the launch",
            "resume": "while a checkpoint was loaded", "save": "while a checkpoint was saved",
            "evaluate": "in evaluation", "data": "in the data loader", "training": "in training"}  # fmt: skip
@@ -175,12 +176,21 @@ def _next(diagnosis: Diagnosis, width: int) -> list[str]:
             told, width, initial_indent=head, subsequent_indent=" " * (len(head) + 2), break_on_hyphens=False,
             break_long_words=False,
         )  # fmt: skip
-    programs = [f"{change.words.split()[0]} is {change.program}" for change in diagnosis.changes if change.program]
+    programs = list(_programs(diagnosis))
     if programs:
         lines += _wrapped(f"with the Trainer {'; '.join(programs)}", width, "  ")
     if diagnosis.changes and not any(change.enough for change in diagnosis.changes):
         lines += _wrapped("none of them is enough by itself: dsgen plan looks for a strategy that fits", width, "  ")
     return lines
+
+
+def _programs(diagnosis: Diagnosis) -> Iterator[str]:
+    """What the Trainer calls each change; with its number where an option stands twice with others."""
+    changes = [change for change in diagnosis.changes if change.program]
+    options = [change.words.split()[0] for change in changes]
+    for option, change in zip(options, changes, strict=True):
+        named = option if options.count(option) == 1 else " ".join(change.words.split()[:2])
+        yield f"{named} is {change.program}"
 
 
 def _words(one: Speedup) -> str:
@@ -193,8 +203,10 @@ def _gives(change: NextChange) -> str:
         pace = "speed not known"
     elif abs(change.slower) < _LEAST_SLOWER:
         pace = "as fast"
+    elif change.slower > _TWICE:
+        pace = f"{1 + change.slower:.1f}x slower"
     elif change.slower > 0:
-        pace = f"{change.slower:.0%} slower"
+        pace = f"{1 - 1 / (1 + change.slower):.0%} slower"
     else:
         pace = f"{1 / (1 + change.slower) - 1:.0%} faster"
     if abs(change.saved_bytes) < _LEAST_BYTES:

@@ -317,3 +317,16 @@ def test_what_a_library_refused_gets_this_job_s_number(line: str, said_of_job: d
     answer = diagnose([f"{line}\n".encode()], question(**said_of_job))
 
     assert words in said(answer)
+
+
+def test_a_change_is_told_apart_from_another_of_the_same_option_and_slowness_as_a_plan_says_it() -> None:
+    """No change is 100 % slower or more, and `--micro-batch is ...` is not said twice of two sizes."""
+    changes = tuple(
+        NextChange(options={}, words=f"--micro-batch {size}", program=f"size={size}", saved_bytes=2**30,
+                   slower=slower, enough=True)
+        for size, slower in ((4, 0.25), (1, 2.0))
+    )  # fmt: skip
+    told = " ".join(report.text(attrs.evolve(diagnose([full()], question()), changes=changes)).split())
+
+    assert "-1.0 GiB, 20% slower" in told and "-1.0 GiB, 3.0x slower" in told
+    assert "with the Trainer --micro-batch 4 is size=4; --micro-batch 1 is size=1" in told
