@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from dsgen.deepspeed.keys import lookup
+from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
 from dsgen.linting import statements
 from dsgen.linting.launch_files import Started
@@ -111,8 +112,12 @@ class TrainingArguments(Value):
 
     @property
     def model(self) -> str | None:
-        """The base model as the program names it: a repository of the hub or a folder; None where it does not."""
-        return next((self.values[name] for name in _MODELS if isinstance(self.values.get(name), str)), None)
+        """The base model as the program names it: a repository of the hub or a folder; None where it does not.
+
+        A file that dsgen wrote says FILL_IN where nobody has named it yet.
+        """
+        named = (self.values.get(name) for name in _MODELS)
+        return next((one for one in named if isinstance(one, str) and one != FILL_IN), None)
 
     @property
     def uncounted(self) -> tuple[str, ...]:

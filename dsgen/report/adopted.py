@@ -66,6 +66,8 @@ def _otherwise(made: Adoption) -> Iterator[str]:
     takes = (
         f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {chosen.accumulation} accumulation, {chosen.precision}"
     )
+    if made.own.job.training.expandable_segments and not made.question.job.training.expandable_segments:
+        takes += ", with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, without which it is counted above"
     if abs(made.gain) < _CLOSE:
         yield f"dsgen would take {takes}: as fast, within {_CLOSE:.0%}"
     elif made.gain > 0:

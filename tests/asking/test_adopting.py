@@ -18,6 +18,7 @@ from dsgen.asking.adopting import adopt, read_arguments
 from dsgen.asking.memory_questions.config_questions import given as held
 from dsgen.linting import config_reader
 from dsgen.linting.linter import lint
+from dsgen.report.adopted import text
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Severity
 
@@ -374,3 +375,18 @@ def test_activations_that_leave_the_gpu_are_refused(tmp_path: Path, text: str) -
         read_arguments(str(tmp_path / "train.yaml"))
     (tmp_path / "train.yaml").write_text("per_device_train_batch_size: 1\nactivation_offloading: false\n", "utf-8")
     assert read_arguments(str(tmp_path / "train.yaml")).fields == {"micro_batch": 1}
+
+
+def test_a_batch_that_nobody_said_is_noted_and_one_that_is_said_is_not() -> None:
+    """What is written for the Trainer leaves the batch to its arguments: adopted alone it has no such number."""
+    noted = "leaves the batch to the program"
+    alone, told = made(TRAINER), made(TRAINER, micro_batch=1, accumulation=16)
+
+    assert [note for note in alone.question.notes if noted in note and "--args" in note]
+    assert not [note for note in (*told.question.notes, *made(SMALL).question.notes) if noted in note]
+
+
+def test_growing_segments_are_named_where_they_are_what_differs() -> None:
+    config = {**SMALL, "train_micro_batch_size_per_gpu": 1}
+
+    assert "with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in " ".join(text(made(config), "c").split())

@@ -239,3 +239,11 @@ def test_llama_factory_recomputes_where_nobody_says_otherwise(more: str, checkpo
 
     assert (held.strategy.checkpointing, held.job.training.reentrant) == (checkpointing, reentrant)
     assert estimate(held.job, held.strategy).gpu.peak_bytes == estimate(adopted.job, adopted.strategy).gpu.peak_bytes
+
+
+def test_a_model_that_is_still_to_be_filled_in_is_none() -> None:
+    """dsgen render writes model_name_or_path: FILL_IN for LLaMA-Factory; that is no name of a profile."""
+    Path("train.yaml").write_text(LLAMA_FACTORY.replace("model_name_or_path: x", "model_name_or_path: FILL_IN"))
+
+    with pytest.raises(DsgenError, match="no model is named"):
+        dsgen.adopt({"hw": "a100-40g"}, Path("train.yaml"))

@@ -99,6 +99,8 @@ def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = 
     question = ask_config(job, source)
     if arguments is not None and arguments.file != source.of:
         question = attrs.evolve(question, notes=(*question.notes, *arguments.uncounted))
+    if left := _left(said, config, question, source):
+        question = attrs.evolve(question, notes=(*question.notes, left))
     text = scenario_text(_with_batch(said, config, question), config, source.document.name, path, job.version)
     rendered = _rendered(text, path, source)
     _check_same(config, rendered.to_dict(), source)
@@ -109,6 +111,21 @@ def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = 
         speedups=speedups(question),
         own=_own(job, question),
         given=config,
+    )
+
+
+def _left(said: Scenario, config: Mapping[str, Any], question: Question, source: Source) -> str:
+    """What of the batch "auto" leaves to a program that nobody said anything of; empty where there is nothing."""
+    left = {
+        fact: field for fact, (field, key) in _SAID.items() if config.get(key) == "auto" and field not in said.fields
+    }
+    if not left:
+        return ""
+    counted = " and ".join(f"{fact} {question.said[fact].value}" for fact in left)
+    options = " and ".join(f"--{field.replace('_', '-')}" for field in left.values())
+    return (
+        f'{source.document.name} leaves the batch to the program ("auto"): counted with {counted}, and planned anew by '
+        f"dsgen render. Say what the program takes: --args with the file of its TrainingArguments, or {options}"
     )
 
 
