@@ -124,7 +124,7 @@ def _of_a_program(path: str, config: Any) -> DsgenError | None:
             "it is a training program's file, and names no DeepSpeed config",
             must="it must be or name a map of DeepSpeed's keys",
             where=path,
-            todo=f"Name the config and beside it --args {path}, or write deepspeed: ds_config.json into it.",
+            todo=f"dsgen plan and memory take --args {path} alone; with a config: --config ds.json --args {path}.",
             code="missing",
         )
     if isinstance(config, Mapping) and isinstance(kind := config.get("distributed_type"), str):

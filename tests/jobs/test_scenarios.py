@@ -334,7 +334,6 @@ def test_what_is_no_number_of_tokens_is_refused_as_it_was_written(tmp_path: Path
     [
         '{"train_batch_size": 8}',
         "distributed_type: DEEPSPEED\n",
-        "model_name_or_path: a\n",
         '{"bf16": {"enabled": true}}',
     ],
 )
@@ -342,6 +341,12 @@ def test_a_config_in_the_place_of_a_scenario_is_answered_with_what_takes_it(tmp_
     path = write(tmp_path / "ds.json", text)
 
     assert f"dsgen memory and plan take it by --config {path}, and dsgen adopt" in error_of(path)
+
+
+def test_a_training_file_in_the_place_of_a_scenario_is_answered_with_what_takes_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "sft.yaml", "model_name_or_path: a\n")
+
+    assert f"--args {path} takes what it wants" in error_of(path)
 
 
 def test_a_profile_that_is_not_known_is_told_with_the_place_that_names_it(tmp_path: Path) -> None:
