@@ -16,7 +16,7 @@ from dsgen.memory.quantized_base import lifts
 from dsgen.planning.planner import Plan
 from dsgen.rendering.configs import merged
 
-__all__ = ["ON_TRAINER", "snippet"]
+__all__ = ["ON_TRAINER", "snippet", "whole_in_fp32"]
 
 ON_TRAINER = ("hf-trainer", "axolotl", "llama-factory", "ms-swift")  # the Trainer runs, directly or below
 _FILES = {"axolotl": "axolotl.yaml", "llama-factory": "llama_factory.yaml", "ms-swift": "ms_swift.yaml"}
@@ -278,24 +278,39 @@ def _resume(at: _AskedCode) -> str:
     return call.get(at.target, own)
 
 
+def whole_in_fp32(plan: Plan, target: str) -> bool:
+    """Whether a script makes the one set of weights, in fp32, and no framework gathers them in 16 bits."""
+    strategy = plan.chosen.strategy
+    if target in (*ON_TRAINER, "accelerate"):
+        return strategy.stage == 3 and strategy.tp == 1 and not _gathers(plan)
+    return target == "lightning" or (strategy.stage > 0 and strategy.tp == 1)
+
+
+def _gathers(plan: Plan) -> bool:
+    return bool(lookup(merged(plan), _GATHERS)[1])
+
+
 def _one_file(at: _AskedCode) -> str:
-    if at.target in ON_TRAINER:
-        gathers = lookup(merged(at.plan), _GATHERS)[1]
-        if at.plan.chosen.strategy.stage == 3 and not gathers:  # a person deleted it
+    strategy, full = at.plan.chosen.strategy, at.plan.job.training.method == "full"
+    if at.target in ON_TRAINER and strategy.stage == 3 and not full:  # exclude_frozen_parameters in save_model
+        return '# done: trainer.save_model("weights") gathers the adapters alone, whatever the config says'
+    if full and at.target in (*ON_TRAINER, "accelerate") and not _gathers(at.plan):
+        if strategy.tp > 1:  # Accelerator.get_state_dict asks for it at any stage
+            first = f"# first {_GATHERS}: true in the config: AutoTP's weights are joined by it at any stage"
+            then = '# then trainer.save_model("weights")' if at.target in ON_TRAINER else _gathered(at)
+            return f"{first}\n{then}"
+        if strategy.stage == 3:  # a person deleted it, or a node's RAM has no room for it
             return f"# in a shell: python CHECKPOINT/zero_to_fp32.py CHECKPOINT weights  # no {_GATHERS} in the config"
-        return '# done: trainer.save_model("weights") gathers them; at stage 3 by a key of the config'
-    if at.plan.job.training.method != "full":
+    if full and at.target in (*ON_TRAINER, "accelerate"):
+        return _gathered(at)
+    if at.target in ON_TRAINER:
+        return '# done: trainer.save_model("weights") writes them'
+    if not full:
         return _adapters_alone(at)
     if at.target == "lightning":
         return (
             "from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict\n\n"
             'convert_zero_checkpoint_to_fp32_state_dict("checkpoints/last.ckpt", "weights.pt")'
-        )
-    if at.target == "accelerate":
-        return (
-            "state = accelerator.get_state_dict(model)\n"
-            'accelerator.unwrap_model(model).save_pretrained("weights", state_dict=state, '
-            "is_main_process=accelerator.is_main_process)"
         )
     if at.plan.chosen.strategy.stage == 0:
         return 'engine.module.save_pretrained("weights")  # on rank 0: each has them whole'
@@ -306,6 +321,17 @@ def _one_file(at: _AskedCode) -> str:
     if taken is not None and taken.left_bytes > taken.one_bytes:  # below stage 3 each of several files has all of it
         one = f" --max_shard_size {-(-taken.one_bytes // 10**9)}GB"
     return f"# in a shell: python -m deepspeed.utils.zero_to_fp32 checkpoints weights{one}"
+
+
+def _gathered(at: _AskedCode) -> str:
+    """The whole weights in 16 bits, by the framework."""
+    if at.target in ON_TRAINER:
+        return '# done: trainer.save_model("weights") gathers them; at stage 3 by a key of the config'
+    return (
+        "state = accelerator.get_state_dict(model)\n"
+        'accelerator.unwrap_model(model).save_pretrained("weights", state_dict=state, '
+        "is_main_process=accelerator.is_main_process)"
+    )
 
 
 def _universal(at: _AskedCode) -> str:
@@ -322,18 +348,24 @@ def _universal(at: _AskedCode) -> str:
 
 
 def _adapters_alone(at: _AskedCode) -> str:
-    if at.target == "accelerate":
+    stage = at.plan.chosen.strategy.stage
+    if at.target == "accelerate" and stage != 3:
         return (
             "state = accelerator.get_state_dict(model)  # on every rank\n"
             'accelerator.unwrap_model(model).save_pretrained("adapters", state_dict=state)'
         )
-    if at.plan.chosen.strategy.stage != 3:
+    if stage != 3:
         return 'model.save_pretrained("adapters")  # on rank 0, at the end'
+    save = 'model.save_pretrained("adapters")'
+    if at.target == "accelerate":  # get_state_dict would gather the base too, and is refused without the config's key
+        save = (
+            'accelerator.unwrap_model(model).save_pretrained("adapters", is_main_process=accelerator.is_main_process)'
+        )
     return (
         "import deepspeed\n\n"
         "trained = [item for item in model.parameters() if item.requires_grad]\n"
         "with deepspeed.zero.GatheredParameters(trained):  # on every rank\n"
-        '    model.save_pretrained("adapters")'
+        f"    {save}"
     )
 
 

@@ -7,7 +7,7 @@ import attrs
 
 from dsgen.cost import cost
 from dsgen.families.parameters import parameter_count
-from dsgen.frameworks.code import ON_TRAINER, snippet
+from dsgen.frameworks.code import ON_TRAINER, snippet, whole_in_fp32
 from dsgen.frameworks.names import check_name
 from dsgen.frameworks.optimizer_starts import otherwise, start, words
 from dsgen.frameworks.rank_environment import job_variables
@@ -196,9 +196,11 @@ def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]
         states = (moments_away(optimizer) if away else MOMENTS[optimizer]) * (1 if optimizer == EIGHT_BITS else _FP32)
         size = gib(total * (_WEIGHT + _FP32 + states))  # the 16-bit weight, the master one, and the moments
         told["save"] = (f"checkpoints of {size} GiB, saved by every rank", apart)
-        one = made.get(TO_FP32)
-        ram, disk = (one.ram_bytes, one.one_bytes) if one else (total * _FP32, total * _FP32)
-        whole = f"{gib(ram)} GiB of RAM and {gib(disk)} of disk in fp32"
+        whole = f"{gib(total * _WEIGHT)} GiB of RAM and as much of disk in 16 bits"
+        if whole_in_fp32(plan, target):
+            one = made.get(TO_FP32)
+            ram, disk = (one.ram_bytes, one.one_bytes) if one else (total * _FP32, total * _FP32)
+            whole = f"{gib(ram)} GiB of RAM and {gib(disk)} of disk in fp32"
         told["one-file"] = (f"one set of weights at the end: {whole}", "a checkpoint is one file a rank")
     else:
         told["save"] = ("checkpoints, saved by every rank", apart)

@@ -231,3 +231,25 @@ def test_what_a_launch_starts_reads_the_options_that_it_is_given(name):
         ast.parse(code)
         for file in ("training_args", "accelerate.yaml", '"ds_config.json"'):
             assert file not in code
+
+
+@pytest.mark.parametrize(
+    ("wanted", "target", "words", "code"),
+    [
+        # Accelerator.get_state_dict of 1.15 raises without the key wherever AutoTP splits, and stage 3 shares out.
+        ("AutoTP", "hf-trainer", "in 16 bits", "# first zero_optimization.stage3_gather"),
+        ("AutoTP", "accelerate", "in 16 bits", "accelerator.get_state_dict(model)"),
+        ("stage 3", "accelerate", "in 16 bits", "accelerator.get_state_dict(model)"),
+        ("stage 3", "deepspeed", "in fp32", "zero_to_fp32"),
+        ("lora at 3", "accelerate", "adapters", "accelerator.unwrap_model(model).save_pretrained"),
+        # transformers 5.23, trainer.py, save_model: exclude_frozen_parameters, whatever the key says
+        ("lora at 3", "hf-trainer", "adapters", "gathers the adapters alone"),
+    ],
+)
+def test_the_weights_at_the_end_are_those_that_the_code_makes(wanted, target, words, code):
+    jobs = {**JOBS, "lora at 3": {"hw": "h100-80g", "model": "70b", "gpus": 8, "method": "lora", "zero_stage": 3}}
+    told = {item.code: item for item in needs(dsgen.plan(jobs[wanted]), target)}["one-file"]
+
+    assert words in told.words
+    assert code in told.snippet
+    assert ("GatheredParameters" in told.snippet) is (wanted == "lora at 3" and target == "accelerate")
