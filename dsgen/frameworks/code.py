@@ -292,19 +292,15 @@ def _gathers(plan: Plan) -> bool:
 
 def _one_file(at: _AskedCode) -> str:
     strategy, full = at.plan.chosen.strategy, at.plan.job.training.method == "full"
-    if at.target in ON_TRAINER and strategy.stage == 3 and not full:  # exclude_frozen_parameters in save_model
-        return '# done: trainer.save_model("weights") gathers the adapters alone, whatever the config says'
-    if full and at.target in (*ON_TRAINER, "accelerate") and not _gathers(at.plan):
-        if strategy.tp > 1:  # Accelerator.get_state_dict asks for it at any stage
-            first = f"# first {_GATHERS}: true in the config: AutoTP's weights are joined by it at any stage"
-            then = '# then trainer.save_model("weights")' if at.target in ON_TRAINER else _gathered(at)
-            return f"{first}\n{then}"
-        if strategy.stage == 3:  # a person deleted it, or a node's RAM has no room for it
-            return f"# in a shell: python CHECKPOINT/zero_to_fp32.py CHECKPOINT weights  # no {_GATHERS} in the config"
-    if full and at.target in (*ON_TRAINER, "accelerate"):
+    framework = at.target in (*ON_TRAINER, "accelerate")
+    if full and strategy.tp > 1 and at.target != "lightning" and not (framework and _gathers(at.plan)):
+        return _joined(at)
+    if full and framework and strategy.stage == 3 and not _gathers(at.plan):  # a person deleted it, or RAM is short
+        return f"# in a shell: python CHECKPOINT/zero_to_fp32.py CHECKPOINT weights  # no {_GATHERS} in the config"
+    if full and framework:
         return _gathered(at)
-    if at.target in ON_TRAINER:
-        return '# done: trainer.save_model("weights") writes them'
+    if at.target in ON_TRAINER:  # exclude_frozen_parameters in save_model at stage 3, whatever the config says
+        return '# done: trainer.save_model("weights") writes the adapters alone'
     if not full:
         return _adapters_alone(at)
     if at.target == "lightning":
@@ -312,15 +308,28 @@ def _one_file(at: _AskedCode) -> str:
             "from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict\n\n"
             'convert_zero_checkpoint_to_fp32_state_dict("checkpoints/last.ckpt", "weights.pt")'
         )
-    if at.plan.chosen.strategy.stage == 0:
+    if strategy.stage == 0:
         return 'engine.module.save_pretrained("weights")  # on rank 0: each has them whole'
-    if at.plan.chosen.strategy.tp > 1:
-        return 'engine.save_16bit_model("weights")  # on every rank: AutoTP gathers what it has split'
-    taken = next((item for item in conversions(at.plan.job, at.plan.chosen.strategy) if item.name == TO_FP32), None)
+    taken = next((item for item in conversions(at.plan.job, strategy) if item.name == TO_FP32), None)
     one = ""
     if taken is not None and taken.left_bytes > taken.one_bytes:  # below stage 3 each of several files has all of it
         one = f" --max_shard_size {-(-taken.one_bytes // 10**9)}GB"
     return f"# in a shell: python -m deepspeed.utils.zero_to_fp32 checkpoints weights{one}"
+
+
+def _joined(at: _AskedCode) -> str:
+    """The whole weights of AutoTP: save_16bit_model of 0.19.8 writes below stage 3 what rank 0 has of them alone."""
+    of_trainer = at.target in ON_TRAINER
+    engine = "trainer.model_wrapped" if of_trainer else "model" if at.target == "accelerate" else "engine"
+    code = (
+        "import torch\n\n"
+        f"state = {engine}._consolidated_16bit_state_dict()  # on every rank: AutoTP gathers what it has split\n"
+        f"if {engine}.global_rank == 0:\n"
+        '    torch.save(state, "weights.pt")'
+    )
+    if not of_trainer or at.target == "hf-trainer":
+        return code
+    return "# where the program is yours:\n# " + code.replace("\n\n", "\n").replace("\n", "\n# ")
 
 
 def _gathered(at: _AskedCode) -> str:

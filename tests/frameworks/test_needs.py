@@ -237,13 +237,15 @@ def test_what_a_launch_starts_reads_the_options_that_it_is_given(name):
     ("wanted", "target", "words", "code"),
     [
         # Accelerator.get_state_dict of 1.15 raises without the key wherever AutoTP splits, and stage 3 shares out.
-        ("AutoTP", "hf-trainer", "in 16 bits", "# first zero_optimization.stage3_gather"),
-        ("AutoTP", "accelerate", "in 16 bits", "accelerator.get_state_dict(model)"),
+        ("AutoTP", "hf-trainer", "in 16 bits", "trainer.model_wrapped._consolidated_16bit_state_dict()"),
+        ("AutoTP", "llama-factory", "in 16 bits", "# state = trainer.model_wrapped._consolidated_16bit_state_dict()"),
+        ("AutoTP", "accelerate", "in 16 bits", "state = model._consolidated_16bit_state_dict()"),
+        ("AutoTP", "deepspeed", "in 16 bits", "state = engine._consolidated_16bit_state_dict()"),
         ("stage 3", "accelerate", "in 16 bits", "accelerator.get_state_dict(model)"),
         ("stage 3", "deepspeed", "in fp32", "zero_to_fp32"),
         ("lora at 3", "accelerate", "adapters", "accelerator.unwrap_model(model).save_pretrained"),
         # transformers 5.23, trainer.py, save_model: exclude_frozen_parameters, whatever the key says
-        ("lora at 3", "hf-trainer", "adapters", "gathers the adapters alone"),
+        ("lora at 3", "hf-trainer", "adapters", "writes the adapters alone"),
     ],
 )
 def test_the_weights_at_the_end_are_those_that_the_code_makes(wanted, target, words, code):
