@@ -14,6 +14,7 @@ __all__ = ["OptimizerStart", "otherwise", "start", "start_code", "words"]
 _OF_TORCH = ("AdamW", "Adam", "SGD", "Adagrad")
 _OF_BITSANDBYTES = {EIGHT_BITS: "bitsandbytes.optim.AdamW8bit"}
 _FROZEN = "frozen parameters get gradients and states, or none at all are trained"
+_BY_FILE = ("axolotl", "llama-factory", "ms-swift")  # the Trainer runs below; deepspeed_optim_sched takes the config's
 _TRAINED = "[item for item in model.parameters() if item.requires_grad]"
 
 
@@ -63,6 +64,7 @@ def otherwise(has: OptimizerStart, target: str, makes_own: bool) -> str:
         "hf-trainer": "an optimizer of the program's own beside the config's is refused (ValueError)",
         "accelerate": "an optimizer of torch beside the config's is refused (ValueError)",
         "lightning": "without configure_optimizers it stops; one that is there is not asked",
+        **dict.fromkeys(_BY_FILE, "an optimizer that the file names besides (optim, GaLore, LoRA+) is not asked"),
     }.get(target, _FROZEN)
 
 
