@@ -20,6 +20,7 @@ from dsgen.linting.rules.batch_sizes import Sizes, adds_up
 from dsgen.linting.rules.tensor_parallelism import PRESETS, matches
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.findings import Assign, Finding, Move, Remove, Severity
+from dsgen.shapes.profiles import Training
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 ADAM: dict[str, Any] = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
@@ -356,6 +357,9 @@ def test_weights_that_nobody_gathers_matter_to_who_saves_them() -> None:
         assert [item.rule for item in found(config, target=target)] == ["weights-not-gathered-on-save"]
     for key in ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save"):
         assert found({**BASE, **z(3, **{key: True})}, target="hf-trainer") == []
+    adapters = Training(method="lora")  # Trainer.save_model of transformers 5.23 gathers them; Accelerate raises
+    assert found(config, target="hf-trainer", training=adapters) == []
+    assert [item.code for item in found(config, target="accelerate", training=adapters)] == ["DSG351"]
 
 
 def test_what_a_release_takes_depends_on_the_release() -> None:

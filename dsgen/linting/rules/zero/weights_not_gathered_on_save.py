@@ -23,6 +23,9 @@ def check(subject: Subject) -> Iterator[Fault]:
         return
     if subject.raw("zero_optimization.stage3_gather_fp16_weights_on_model_save") is True:
         return  # its old name, which DeepSpeed still takes
+    training = subject.facts.training
+    if subject.target.name == "hf-trainer" and training is not None and training.method != "full":
+        return  # of adapters the Trainer gathers what is trained, whatever the key says
     outcome = _OUTCOME.get(subject.target.name)
     message = f"stage3_gather_16bit_weights_on_model_save is off: {outcome or 'save_16bit_model saves nothing'}"
     fix = Fix("write stage3_gather_16bit_weights_on_model_save: true", (Assign(_PATH, True),), safe=False)
@@ -37,7 +40,8 @@ RULE = Rule(
     why=(
         "Every GPU holds a part of each weight. Unless this key is true, nobody gathers them: the Trainer falls back "
         "to a ZeRO checkpoint of all states at every save, which zero_to_fp32.py must turn into weights later; "
-        "Accelerate raises. Gathering costs time and the memory of the whole model on the host at each save."
+        "Accelerate raises. Gathering costs time and the memory of the whole model on the host at each save. Adapters "
+        "of peft the Trainer gathers by themselves, without the key."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": "auto",
