@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from dsgen.cost import cost
+from dsgen.families import family_of
 from dsgen.families.parameters import parameter_count
 from dsgen.frameworks.code import ON_TRAINER, snippet, whole_in_fp32
 from dsgen.frameworks.names import check_name
@@ -141,10 +142,16 @@ def _loaded_whole(plan: Plan) -> str:
     return f"each rank loads the whole model: {gib(size)} GiB of RAM a node, and {own} GiB of each GPU at first"
 
 
-def _eager(plan: Plan) -> str:
-    if kernel_of(plan) == "eager":
+def _unasked(plan: Plan) -> str:
+    """What transformers takes where nobody asks for a kernel: sdpa where the model's class has it, else eager."""
+    kernel = kernel_of(plan)
+    if kernel == "eager":
         return "a kernel that was not asked for, or that this model's class does not have"
-    return f"eager attention: {_with(plan, attention='eager')}"
+    if family_of(plan.job.model).eager("sdpa"):
+        return f"eager attention: {_with(plan, attention='eager')}"
+    if kernel == "sdpa":
+        return "the same, for transformers takes it by itself; with another kernel other numbers"
+    return f"torch's (sdpa), which transformers takes by itself: {_with(plan, attention='sdpa')}"
 
 
 def _longer(plan: Plan) -> str:
@@ -153,7 +160,7 @@ def _longer(plan: Plan) -> str:
 
 _OTHERWISE: Mapping[str, Callable[[Plan], str]] = {
     "zero-init": _loaded_whole,
-    "attention": _eager,
+    "attention": _unasked,
     "device": lambda plan: "every rank loads its base on the first GPU, and Accelerate refuses those of the others",
     "four-bits": lambda plan: f"a base in 16 bits: {_with(plan, method='lora')}",
     "adapters": lambda plan: f"all weights are trained: {_with(plan, method='full')}",

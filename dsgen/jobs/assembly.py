@@ -233,6 +233,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     if casts_adapters(known.version):
         wishes = attrs.evolve(wishes, lora_fp32=False)
     model = by_release(structure(Model, "model", tree, provenance), wishes, provenance)
+    wishes = _with_scores(wishes, model, hardware)
     return Job(
         hardware=hardware,
         model=model,
@@ -257,6 +258,19 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *contradictions(hardware, model, wishes, provenance, known.version),
         ),
     )
+
+
+def _with_scores(wishes: Training, model: Model, hardware: Hardware) -> Training:
+    """FlashAttention has no kernel before Ampere: a class that torch's own does not serve either makes its scores.
+
+    transformers 5.23 refuses sdpa for such a class (modeling_utils.py, _sdpa_can_dispatch): Gemma 2, gpt-oss, GPT-J.
+    """
+    if wishes.attention != "flash" or hardware.vendor != "nvidia" or hardware.bf16_flops_per_second > 0:
+        return wishes
+    from dsgen.families import FAMILIES  # it loads the operators of every family
+
+    family = FAMILIES.get(model.architecture)
+    return attrs.evolve(wishes, attention="eager") if family is not None and family.eager("sdpa") else wishes
 
 
 def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:

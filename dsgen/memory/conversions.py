@@ -116,7 +116,7 @@ def unconverted(job: Job, strategy: Strategy) -> tuple[Unconverted, ...]:
     stops = []
     if strategy.tp > 1:
         what = "with AutoTP it has more files of states than data-parallel ranks"
-        stops.append(Unconverted(TO_FP32, f"{what}; engine.save_16bit_model joins the weights"))
+        stops.append(Unconverted(TO_FP32, f"{what}; dsgen needs has the call that joins the weights"))
     optimizer = job.training.optimizer
     if optimizer not in _ADAM and not (optimizer == _LION and not held.on_gpu):
         what = f"it reads the two moments of Adam, and {optimizer} has other states"

@@ -117,7 +117,7 @@ def test_below_stage_3_each_file_of_5_gb_has_all_weights() -> None:
 STAGE_0 = "at stage 0 it has no shards, but one file with weights and states"
 ON_NVME = "it has the states of an optimizer on NVMe as bare files (offloaded_tensors), which neither script reads"
 WITH_AUTOTP = (
-    "with AutoTP it has more files of states than data-parallel ranks; engine.save_16bit_model joins the weights"
+    "with AutoTP it has more files of states than data-parallel ranks; dsgen needs has the call that joins the weights"
 )
 STOPPED = [
     ({"zero_stage": 0}, {TO_FP32: STAGE_0, UNIVERSAL: STAGE_0}),
