@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parsed import parsed
 
 from dsgen.families import FAMILIES
 
@@ -87,7 +88,7 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
+TREES = {name: parsed(path) for name, path in MODULES.items()}
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -101,9 +102,11 @@ def test_the_sdist_holds_exactly_the_tree_that_builds_the_same_wheel(sdist: Path
 
 def environment(folder: Path, package: Path) -> Path:
     """A fresh environment that holds one wheel, and of the running one only the dependencies; gives its bin/."""
-    venv.create(folder, with_pip=True)
+    there = find_spec("pip") is not None  # to install another pip takes longer than all else here
+    venv.create(folder, with_pip=not there)
     python = folder / "bin" / "python"
-    run([python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", package], folder)
+    pip = [sys.executable, "-m", "pip", "--python", python] if there else [python, "-m", "pip"]
+    run([*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", package], folder)
     site = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip())
     # A path file comes after the environment's own packages, so the dsgen under test is the one just installed.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")

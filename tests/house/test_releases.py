@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from parsed import parsed
+
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgen"
 ROOMS = ("linting/rules", "strategies", "memory", "cost", "planning", "rendering", "asking", "simulating")
 TABLE = "strategies/constraints/"
@@ -45,7 +47,7 @@ def test_only_the_table_of_constraints_compares_releases_of_what_a_strategy_may_
     files = {
         path.relative_to(PACKAGE).as_posix(): path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))
     }
-    comparing = {name for name, path in files.items() if compares_releases(ast.parse(path.read_text("utf-8")))}
+    comparing = {name for name, path in files.items() if compares_releases(parsed(path))}
 
     assert f"{TABLE}constraint.py" in comparing
     assert {name for name in comparing if not name.startswith(TABLE)} == set(COMPARING)

@@ -6,10 +6,10 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+from parsed import parsed
+
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgen"
-TREES = {
-    path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
-}
+TREES = {path.relative_to(PACKAGE).as_posix(): parsed(path) for path in sorted(PACKAGE.rglob("*.py"))}
 
 # Name that several modules may have -> what it is in each of them; anything else is one thing in one place.
 PAIRS = {

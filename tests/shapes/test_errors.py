@@ -8,6 +8,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from parsed import parsed
 
 import dsgen
 from dsgen.shapes.errors import CODES, MOST_MISTAKES, DsgenError, joined, mistake
@@ -115,8 +116,8 @@ def test_every_code_is_used() -> None:
     used = {
         keyword.value.value
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "mistake"
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "mistake"
         for keyword in node.keywords
         if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
     }
@@ -147,7 +148,7 @@ def test_no_code_decides_by_the_text_of_an_error_of_ours() -> None:
     found = {
         f"{path.name}: {said}"
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ExceptHandler) and node.type is not None and "DsgenError" in ast.unparse(node.type)
         for said in searches(node)
     }
