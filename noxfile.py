@@ -26,6 +26,8 @@ COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
 # the longest first. By itself xdist takes those of the most tests first, and the one that takes longest has few: it
 # came last, and one core waited for it.
 TOGETHER = ["-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
+# pip would compile every module of torch and transformers, of which a fifth is ever imported, and so of what tests use.
+UNCOMPILED = "--no-compile"
 LAUNCH_SECONDS = 1800  # at most, for all real launches together
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
@@ -107,7 +109,7 @@ def tests(session: nox.Session) -> None:
 
     Arguments after -- go to pytest.
     """
-    session.install(".", *dependencies("tests"))
+    session.install(UNCOMPILED, ".", *dependencies("tests"))
     which = "not proof and not launch" if session.python == PYTHON else "pythons and not proof"
     session.run("pytest", "-m", which, *session.posargs)
 
@@ -115,7 +117,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=OTHERS, default=False)
 def whole(session: nox.Session) -> None:
     """All tests on the other Pythons too."""
-    session.install(".", *dependencies("tests"))
+    session.install(UNCOMPILED, ".", *dependencies("tests"))
     session.run("pytest", "-m", "not proof and not launch", *session.posargs)
 
 
@@ -132,7 +134,7 @@ def quick(session: nox.Session) -> None:
 @nox.session(python=PYTHON)
 def typing(session: nox.Session) -> None:
     """mypy, strict, on the package and on a program that uses its public face."""
-    session.install(".", *dependencies("typing"))
+    session.install(UNCOMPILED, ".", *dependencies("typing"))
     session.run("mypy")
 
 
@@ -151,14 +153,14 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=PYTHON)
 def golden(session: nox.Session) -> None:
     """The committed outputs, byte for byte; `-- update` rewrites them, and the diff is the review."""
-    session.install("-e", ".")
+    session.install(UNCOMPILED, "-e", ".")
     session.run("python", "golden/run.py", mode(session))
 
 
 @nox.session(python=PYTHON)
 def docs(session: nox.Session) -> None:
     """The generated pages and every output shown in a hand-written one; `-- update` rewrites them."""
-    session.install("-e", ".")
+    session.install(UNCOMPILED, "-e", ".")
     session.run("python", "docs/generate.py", mode(session))
 
 
@@ -387,9 +389,8 @@ def estimators(session: nox.Session) -> None:
 def install_proof(session: nox.Session) -> None:
     """The package with a real DeepSpeed, whose operators are built into the session's environment."""
     need_system_packages(session)
-    # pip would compile every module of torch and transformers, of which a fifth is ever imported.
-    session.install("--no-compile", TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
-    session.install("--no-compile", ".[simulate]", *dependencies("tests"), *dependencies("proof"))
+    session.install(UNCOMPILED, TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
+    session.install(UNCOMPILED, ".[simulate]", *dependencies("tests"), *dependencies("proof"))
     # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
 
