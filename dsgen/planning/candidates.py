@@ -88,7 +88,7 @@ class _Trial(NamedTuple):
         return strategy(self.layout, self.triples[place], self.buffers)
 
 
-def search(job: Job, matters: Matters | None = None) -> Search:
+def search(job: Job, matters: Matters | None = None, *, all_where_none_fits: bool = True) -> Search:
     """Every layout at its best micro-batch; what surely fits, what may, and what is rejected.
 
     Args:
@@ -96,6 +96,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
         matters: Whether a layout is worth weighing whose speed at its largest micro-batch is known, beside those that
             surely fit by now; None for all. The fastest are weighed first, so most of the others never are. Where
             nothing fits all of them are.
+        all_where_none_fits: Also those of which it is clear that they cannot surely fit.
     """
     rejections: dict[int, Rejection] = {}
     tried: list[_Trial] = []
@@ -120,7 +121,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
-    for trial in _in_turn(job, tried, matters, fitting, doubtful):
+    for trial in _in_turn(job, tried, matters, fitting, doubtful, all_where_none_fits):
         if _in_ram(trial.layout) in good and job.training.objective != "memory":
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
@@ -151,6 +152,7 @@ def _in_turn(
     matters: Matters | None,
     fitting: Sequence[tuple[int, Candidate]],
     doubtful: Sequence[tuple[int, Candidate]],
+    all_where_none_fits: bool,
 ) -> Iterator[_Trial]:
     """What is worth weighing beside what fits by then, the fastest first; what cannot surely fit if nothing does.
 
@@ -183,7 +185,7 @@ def _in_turn(
             heapq.heappush(waiting, (minus, number, trial, True))
         else:
             unsure.append(trial)
-    yield from () if fitting or doubtful else unsure
+    yield from unsure if all_where_none_fits and not fitting and not doubtful else ()
 
 
 def _batches(job: Job, trial: _Trial) -> tuple[tuple[int, int, int], ...]:

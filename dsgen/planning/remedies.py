@@ -31,7 +31,7 @@ class _Answer(NamedTuple):
     """What is and what to do, and of a contradiction what must be and where it was written."""
 
     what: str
-    todo: str | None
+    todo: str | Callable[[], str] | None
     must: str | None = None
     where: object = None
     code: Code = "does-not-fit"
@@ -85,7 +85,7 @@ def _undivided(job: Job, total: int) -> _Answer:
 def _fits(job: Job) -> bool:
     """Whether any strategy surely fits; a change that is refused for itself is no way out."""
     try:
-        return bool(search(job, lambda *_: False).fitting)
+        return bool(search(job, lambda *_: False, all_where_none_fits=False).fitting)
     except DsgenError:
         return False
 
@@ -117,12 +117,13 @@ def _too_large(job: Job, short: list[Rejection]) -> _Answer:
     for item in sorted(short, key=lambda item: item.missing_bytes):
         least.setdefault(item.place, item)
     lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
-    ways = [f"fits with {way}" for way in _changes(job)] or [f"may fit with {way}" for way in _perhaps(job)]
-    ways += [f"fits with {way}" for way in _besides_qlora(job)]
-    return _Answer(
-        f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
-        "\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
-    )
+
+    def todo() -> str:
+        ways = [f"fits with {way}" for way in _changes(job)] or [f"may fit with {way}" for way in _perhaps(job)]
+        ways += [f"fits with {way}" for way in _besides_qlora(job)]
+        return "\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])])
+
+    return _Answer(f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}", todo)  # each change is a search
 
 
 def _perhaps(job: Job) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, get_args
 
 __all__ = ["CODES", "MOST_MISTAKES", "Code", "DsgenError", "joined", "mistake", "nearest"]
@@ -40,7 +40,7 @@ class DsgenError(Exception):
         what: What is: "training.micro_batch is 1.9".
         must: What must be: "it must be a whole number of at least 1"; None where that goes without saying.
         where: Where it was written: "site.yaml:7", "--set"; None where nobody wrote it.
-        todo: What to do next; None where that is plain.
+        todo: What to do next; None where that is plain. What takes long to find is found when somebody asks.
         code: The kind of mistake, one of CODES.
     """
 
@@ -50,13 +50,20 @@ class DsgenError(Exception):
         *,
         must: str | None = None,
         where: str | None = None,
-        todo: str | None = None,
+        todo: str | Callable[[], str] | None = None,
         code: Code = "bad-value",
         mistakes: Sequence[DsgenError] = (),
     ) -> None:
         super().__init__(what)
-        self.what, self.must, self.where, self.todo, self.code = what, must, where, todo, code
-        self._several = tuple(mistakes)
+        self.what, self.must, self.where, self.code = what, must, where, code
+        self._todo, self._several = todo, tuple(mistakes)
+
+    @property
+    def todo(self) -> str | None:
+        """What to do next."""
+        if callable(self._todo):
+            self._todo = self._todo()
+        return self._todo
 
     @property
     def mistakes(self) -> tuple[DsgenError, ...]:
@@ -82,7 +89,7 @@ class DsgenError(Exception):
             self.what,
             must=self.must,
             where=f"{where}: {self.where}" if self.where else str(where),
-            todo=self.todo,
+            todo=self._todo,
             code=self.code,
             mistakes=[error.inside(where) for error in self._several],
         )
@@ -93,7 +100,7 @@ def mistake(
     *,
     must: str | None = None,
     where: object = None,
-    todo: str | None = None,
+    todo: str | Callable[[], str] | None = None,
     code: Code = "bad-value",
 ) -> DsgenError:
     """Build the error for one mistake.
@@ -102,7 +109,7 @@ def mistake(
         what: What is: "training.micro_batch is 1.9".
         must: What must be: "it must be a whole number of at least 1".
         where: Where it was written; printed first ("site.yaml:7").
-        todo: What to do next; printed on a line of its own.
+        todo: What to do next, or what finds it; printed on a line of its own.
         code: The kind of mistake, one of CODES.
     """
     return DsgenError(what, must=must, where=str(where) if where else None, todo=todo, code=code)
