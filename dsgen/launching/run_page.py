@@ -13,6 +13,7 @@ from dsgen.launching.remedies_page import remedies
 from dsgen.launching.trainer_programs import TRAINER_PROGRAMS
 from dsgen.launching.watched import watched
 from dsgen.memory import Place
+from dsgen.memory.conversions import UNIVERSAL, unconverted
 from dsgen.report.bars import rounded
 from dsgen.report.costs import seconds_text
 from dsgen.report.summary import headline
@@ -187,11 +188,22 @@ def _resume(launch: JobLaunch, expected: Expectation) -> str:
         )
     text.append(_again(launch))
     text.append(
-        f"To begin anew, move `{CHECKPOINTS}/` away. A checkpoint of DeepSpeed is for the same number of GPUs and the "
-        "same ZeRO stage; for another one convert it first (`ds_to_universal.py`), and write the folder anew: the "
-        f"batch in `{CONFIG}` is for {launch.job.world}."
+        f"To begin anew, move `{CHECKPOINTS}/` away. {_elsewhere(launch)} For another number write the folder anew: "
+        f"the batch in `{CONFIG}` is for {launch.job.world}."
     )
     return "\n\n".join(text)
+
+
+def _elsewhere(launch: JobLaunch) -> str:
+    """What loads a checkpoint on other GPUs."""
+    strategy = launch.plan.chosen.strategy
+    stops = {one.name for one in unconverted(launch.job, strategy)}
+    if stops and not strategy.stage:
+        return "A checkpoint of stage 0 is one file, which any number of GPUs loads at that stage."
+    alike = "A checkpoint of DeepSpeed is for the same number of GPUs and the same ZeRO stage"
+    if UNIVERSAL in stops:
+        return f"{alike}, and `ds_to_universal.py` stops at this one."
+    return f"{alike}; for others convert it first (`ds_to_universal.py`)."
 
 
 def _again(launch: JobLaunch) -> str:

@@ -118,7 +118,8 @@ def _wrap(words: str, indent: int) -> str:
 
 def _alternative(other: OtherValue) -> str:
     if other.refused:
-        return _wrap(f"If it were {show(other.value)}: {other.refused}", 0)
+        refused = other.refused.replace("fits nowhere on", "does not fit on")  # with this value
+        return _wrap(f"If it were {show(other.value)}: {refused}", 0)
     memory = (
         "GPU as now"
         if abs(other.gpu_bytes) < SAME_BYTES

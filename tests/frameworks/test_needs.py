@@ -13,7 +13,7 @@ import pytest
 import dsgen
 from dsgen.cli import main
 from dsgen.frameworks import FRAMEWORKS
-from dsgen.frameworks.needs import needs
+from dsgen.frameworks.needs import _slower, needs
 from dsgen.frameworks.rank_environment import job_variables
 from dsgen.planning.assumptions import needed
 from dsgen.report.needs import data, sentence, text
@@ -57,7 +57,9 @@ def test_how_much_slower_it_is_else_is_said_as_a_plan_says_it():
     slower = [float(number) for said in told for number in re.findall(r"(\d+)% slower", said)]
 
     assert slower and max(slower) < 50
-    assert any("x slower" in said for said in told)
+    plan = dsgen.plan(small)
+    speed = plan.chosen.cost.tokens_per_second_per_gpu
+    assert [_slower(plan, speed / times) for times in (1, 1.5, 3)] == ["", ", 33% slower", ", 3.0x slower"]
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -91,7 +93,24 @@ def test_what_is_left_out_costs_what_dsgen_memory_says_of_it():
     assert re.match(r"[\d.]+ of 23\.7 GiB does not fit", told["checkpointing"])
     assert float(told["checkpointing"].split()[0]) == pytest.approx(without.memory.gpu.needed_bytes / 2**30, abs=0.1)
     assert "GiB" in told["chunked-loss"]
-    assert "slower" in told["attention"] or "does not fit" in told["attention"]
+    assert told["attention"].startswith("torch's (sdpa), which transformers takes by itself: ")
+
+
+@pytest.mark.parametrize(
+    ("card", "model", "asked", "otherwise"),
+    [
+        ("a100-80g", "gemma-2-2b", "flash_attention_2", "eager attention: "),  # its class has no sdpa
+        ("t4-16g", "gemma-2-2b", "eager", "a kernel that was not asked for"),  # and the card no FlashAttention
+        ("t4-16g", "llama-3.2-1b", "sdpa", "the same, for transformers takes it by itself"),
+    ],
+)
+def test_the_kernel_that_is_asked_for_is_one_that_the_class_and_the_card_have(card, model, asked, otherwise):
+    plan = dsgen.plan({"hw": card, "gpus": 1, "model": model, "method": "qlora", "seq_len": 1024})
+    told = {item.code: item for item in needs(plan, "deepspeed")}
+
+    assert told["attention"].otherwise.startswith(otherwise)
+    assert f'attn_implementation="{asked}"' in told["attention"].snippet
+    assert (plan.job.training.attention == "eager") == (asked == "eager")
 
 
 def test_adapters_of_the_base_s_type_are_asked_of_peft():

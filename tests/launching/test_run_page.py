@@ -101,3 +101,18 @@ def test_what_helps_when_memory_is_out_follows_the_plan() -> None:
     assert "--micro-batch 1 --force" in row(page(), "`CUDA out of memory`")[2]
     single = {**ONE_NODE, "micro_batch": 1, "checkpointing": "full"}
     assert "chunked loss" in row(page(single), "`CUDA out of memory`")[2]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"zero_stage": 0}, "A checkpoint of stage 0 is one file, which any number of GPUs loads at that stage."),
+        ({"zero_stage": 2}, "for others convert it first (`ds_to_universal.py`)."),
+        ({"zero_stage": 2, "optimizer": "Muon"}, "and `ds_to_universal.py` stops at this one."),
+    ],
+)
+def test_what_another_number_of_gpus_loads_is_said_as_dsgen_memory_says_it(said: dict[str, Any], words: str) -> None:
+    text = " ".join(page({"hw": "h100-80g", "gpus": 8, "model": "1b", **said}).split())
+
+    assert words in text
+    assert "For another number write the folder anew" in text
