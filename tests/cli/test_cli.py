@@ -227,11 +227,11 @@ def test_a_machine_that_was_measured_stands_for_itself(run):
 @pytest.mark.parametrize(
     ("key", "more", "refused"),
     [
-        ("zero_optimization.stage", (), "If it were 0: 7b at 4096 tokens fits nowhere on 8 GPUs of 39.4 GiB\n"),
+        ("zero_optimization.stage", (), "If it were 0: 7b at 4096 tokens does not fit on 8 GPUs of 39.4 GiB\n"),
         (
             "zero_optimization.stage",
             ("--set", "training.offload=none"),
-            "7b at 4096 tokens fits nowhere on 8 GPUs of 39.4 GiB with training.offload = none (--set)\n",
+            "7b at 4096 tokens does not fit on 8 GPUs of 39.4 GiB with training.offload = none (--set)\n",
         ),
         (
             "tensor_parallel.autotp_size",
