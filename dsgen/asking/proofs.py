@@ -128,6 +128,7 @@ def of_rendered(config: Config) -> ToProve:
             dropout=wishes.lora_dropout,
             train_embeddings=wishes.lora_train_embeddings,
             fp32=wishes.lora_fp32,
+            kbit_fp32=wishes.kbit_fp32,
         )
     model = ProvenModel(
         name=job.names.get("model", "the model"),

@@ -35,10 +35,11 @@ class Lora:
     dropout: float = 0.0
     train_embeddings: bool = False
     fp32: bool = True
+    kbit_fp32: str = "always"
 
     def to_engine(self) -> dict[str, Any]:
-        """As the child process takes them."""
-        return {
+        """As the child process takes them; a certificate's hash of them is as it was where peft prepares a base."""
+        made = {
             "method": self.method,
             "lora_rank": min(self.rank, _RANK),
             "lora_targets": list(self.targets),
@@ -46,6 +47,7 @@ class Lora:
             "lora_train_embeddings": self.train_embeddings,
             "lora_fp32": self.fp32,
         }
+        return made if self.kbit_fp32 == "always" else {**made, "kbit_fp32": self.kbit_fp32}
 
 
 @attrs.frozen(kw_only=True)

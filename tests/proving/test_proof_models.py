@@ -9,6 +9,7 @@ import pytest
 from chosen import chosen
 
 import dsgen
+from dsgen.asking.proofs import of_rendered as trained_by
 from dsgen.asking.proofs import trained
 from dsgen.proving import prover
 from dsgen.proving.proven_models import ProvenModel
@@ -180,3 +181,16 @@ def test_a_scenario_is_proven_with_the_checkpointing_of_its_program(method: str,
     assert proof.outcome == prover.PROVED, proof.error
     ran = [check.observed for check in proof.checks if check.name == "activation checkpointing"]
     assert ran == ["reentrant" if release == "0.18" else "non-reentrant"]
+
+
+def test_a_program_that_does_not_prepare_its_base_is_proven() -> None:
+    """LLaMA-Factory and ms-swift call no prepare_model_for_kbit_training."""
+    job = {"hw": "a100-80g", "gpus": 8, "model": "llama-3.1-8b", "zero_stage": 2, "method": "qlora"}
+    models = [trained_by(dsgen.render({**job, "kbit_fp32": said})).trained for said in ("always", "never")]
+    proof = dsgen.prove(dsgen.render({**job, "kbit_fp32": "never"}), device="cpu")
+
+    assert proof.outcome == prover.PROVED, proof.error
+    assert [model.adapters is not None and "kbit_fp32" in model.adapters.to_engine() for model in models] == [
+        False,
+        True,
+    ]

@@ -176,7 +176,8 @@ def _adapted(model: Any, asked: dict[str, Any], config: dict[str, Any]) -> Any:
     if asked["method"] == "qlora":
         four_bits.quantize(model, dtype)
     narrow = str(dtype).removeprefix("torch.")
-    request = {**asked, "checkpointing": False, "reentrant": False, "dtype": narrow}  # the program turns it on itself
+    # The program turns checkpointing on itself.
+    request = {"kbit_fp32": "always", **asked, "checkpointing": False, "reentrant": False, "dtype": narrow}
     return adapters.adapt(model, request, stage)
 
 
