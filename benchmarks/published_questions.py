@@ -117,8 +117,9 @@ _WHOLE_AT_FIRST = ("litr", "lith")
 # Sources whose records tell scales that are quantized themselves ("nf4 twice") from those that are not; other programs
 # nest them: fms-acceleration's plugin, bitsandbytes' own layers by default, as fsdp_qlora takes them, and Axolotl.
 _TELLS_NESTED = ("litr", "lith", "bnb4")
-# Programs that do not make fp32 of what is not in 4 bits: LitGPT, fsdp_qlora, LLaMA-Factory, TRL since 0.27.
-_UNPREPARED = ("litr", "lith", "fsdpq", "lf", "trlnb")
+# Programs that do not make fp32 of what is not in 4 bits: LitGPT, LLaMA-Factory, TRL since 0.27. What fsdp_qlora's own
+# loader, which quantizes layer by layer, holds meanwhile is not known.
+_UNPREPARED = ("litr", "lith", "lf", "trlnb")
 
 
 def job_of(record: Record) -> Job:
