@@ -7,12 +7,13 @@ keeps scales in 8 bits, and 256 of those have one in fp32; without it each scale
 
 from typing import Any, NamedTuple
 
+from dsgen.families.tape.products import QUANTIZED_BLOCK
 from dsgen.memory.shares import FP32
 
 __all__ = ["BITS", "Scales", "lifts", "scale_bits"]
 
 BITS = 4  # of an element, without its scale
-_BLOCK, _NESTED = 64, 256  # elements that share a scale, and scales that share one
+_NESTED = 256  # scales that share one
 _BYTE = 8  # bits
 _WHOLE = 3  # the stage that cuts the weights
 
@@ -30,7 +31,7 @@ class Scales(NamedTuple):
     @classmethod
     def of(cls, training: Any, elements: int) -> "Scales":
         """Those of some packed elements, by `double_quantization` of a training."""
-        scales = elements // _BLOCK
+        scales = elements // QUANTIZED_BLOCK
         return cls(scales, scales // _NESTED) if training.double_quantization else cls(0, scales)
 
     @property
@@ -47,8 +48,8 @@ class Scales(NamedTuple):
 def scale_bits(training: Any) -> float:
     """Bits an element takes for its scales: 0.127, or 0.5 without double quantization."""
     if training.double_quantization:
-        return (_BYTE + FP32 * _BYTE / _NESTED) / _BLOCK
-    return FP32 * _BYTE / _BLOCK
+        return (_BYTE + FP32 * _BYTE / _NESTED) / QUANTIZED_BLOCK
+    return FP32 * _BYTE / QUANTIZED_BLOCK
 
 
 def lifts(training: Any, stage: int) -> bool:
