@@ -124,15 +124,16 @@ def memory(
         every: Alternatives with and without activation checkpointing.
         observed: "allocated", "reserved" or "nvidia-smi" -> bytes that a run of it took on its fullest GPU, or a size
             such as "61.2GiB"; they are compared in `.observations`.
-        target: The program that trains, which decides how the model is loaded; None where it is not known.
+        target: The program that trains, which decides how it loads and evaluates; None where it is not known.
 
     Raises:
         DsgenError: A mistake in what was said or in the config, sizes that no run has, or no such program.
     """
     from dsgen.asking import memory_questions  # a script that renders needs none of it
 
-    asked = memory_questions.for_program(job(wanted, deepspeed), target)
-    return memory_questions.answer(memory_questions.question(asked, config), every, observed or {})
+    asked_job = memory_questions.for_program(job(wanted, deepspeed), target)
+    asked = memory_questions.evaluating_as_rendered(memory_questions.question(asked_job, config), target)
+    return memory_questions.answer(asked, every, observed or {})
 
 
 @names_arguments(scenarios.NAMES)

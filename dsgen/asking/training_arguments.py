@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.asking import programs
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
@@ -17,7 +18,7 @@ from dsgen.linting.launch_files import Started
 from dsgen.linting.sources import Source
 from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError, mistake
-from dsgen.shapes.layers import Origin, Rank, show
+from dsgen.shapes.layers import TOLD, Origin, Rank, show
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
@@ -42,7 +43,6 @@ _FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_l
               "adapter": "qlora"}  # fmt: skip
 # Whether the scales of 4-bit weights are quantized too: LLaMA-Factory, transformers and ms-swift, TRL.
 _NESTED = ("double_quantization", "bnb_4bit_use_double_quant", "use_bnb_nested_quant")
-_OF_TRL = "use_peft"  # of its ModelConfig, which nests only where it is told to
 # The optimizer that the program makes where the config has none: TrainingArguments, Axolotl.
 _OPTIMIZERS = ("optim", "optimizer")
 # bitsandbytes' AdamW8bit by its names; the paged one's states are on the GPU too as long as there is room.
@@ -66,9 +66,6 @@ _OFFLOADS = {
 }
 # Keys of torch's reentrant checkpointing: in gradient_checkpointing_kwargs, and LLaMA-Factory's.
 _REENTRANT = ("use_reentrant", "use_reentrant_gc")
-# Keys of LLaMA-Factory's own, which recomputes, by the reentrant kind, where nobody says otherwise: its
-# model/model_utils/checkpointing.py.
-_OF_LLAMA_FACTORY = ("finetuning_type", "disable_gradient_checkpointing")
 _LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is what the program has by default
 # What programs call the base model: transformers' examples and LLaMA-Factory, Axolotl, ms-swift.
 _MODELS = ("model_name_or_path", "base_model", "model")
@@ -83,7 +80,6 @@ _GENERATE = ("grpo", "ppo", "rloo", "gkd")
 _OF_GRPO, _OF_DPO = ("num_generations",), ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
 _WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
-_USUAL = {"lora_targets": ["all-linear"]}  # what profiles say too
 # Of the optimizer's steps: argument of TrainingArguments -> path of the wish.
 _STEPS = {
     "learning_rate": "training.lr",
@@ -120,6 +116,11 @@ class TrainingArguments(Value):
         return next((one for one in named if isinstance(one, str) and one != FILL_IN), None)
 
     @property
+    def evaluated(self) -> int | None:
+        """Sequences of an evaluation's batch on one GPU; 0 where the program evaluates nothing, None: not known."""
+        return programs.evaluates(self.values)
+
+    @property
     def uncounted(self) -> tuple[str, ...]:
         """What such a training holds besides that no plan counts: of preferences, and of answers that it generates."""
         kind = _aligned(self.values)
@@ -143,11 +144,9 @@ class TrainingArguments(Value):
         origin = Origin(self.file)
         return Scenario(
             profiles={"model": (self.model,) if self.model is not None else ()},
-            fields={
-                name: ScenarioValue(value, origin) for name, value in self.fields.items() if value != _USUAL.get(name)
-            },
+            fields={name: ScenarioValue(value, origin, TOLD) for name, value in self.fields.items()},
             sets=tuple(
-                (path, ScenarioValue(self.values[name], origin))
+                (path, ScenarioValue(self.values[name], origin, TOLD))
                 for name, path in _STEPS.items()
                 if _is_number(self.values.get(name))
             ),
@@ -312,10 +311,8 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for dtype in ("bf16", "fp16"):
         if values.get(dtype) is True:
             yield "precision", dtype
+    values = {**values, **dict(programs.recomputes(values))}
     recomputes = values.get("gradient_checkpointing")
-    if recomputes is None and any(name in values for name in _OF_LLAMA_FACTORY):
-        recomputes = values.get("disable_gradient_checkpointing") is not True
-        values = {"use_reentrant_gc": recomputes, **values}
     if isinstance(recomputes, bool):
         yield "checkpointing", "full" if recomputes else "none"
     if any(values.get(name) is True for name in _REENTRANT):
@@ -329,6 +326,8 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if asked:
         yield "attention", asked[0]
     yield from _adapters(values)
+    if how := programs.loading(values):
+        yield "loading", how
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
     if length is None and all(_is_count(values.get(name)) for name in _ANSWERS):
         length = sum(values[name] for name in _ANSWERS)
@@ -346,10 +345,10 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         return
     yield "method", "qlora" if four_bits else "lora"
     if four_bits:
-        nested = next((values[name] for name in _NESTED if isinstance(values.get(name), bool)), _OF_TRL not in values)
+        nested = next((values[name] for name in _NESTED if isinstance(values.get(name), bool)), programs.nested(values))
         yield from [("double_quantization", False)] if not nested else ()
-        if any(name in values for name in (*_OF_LLAMA_FACTORY, _OF_TRL)):
-            yield "kbit_fp32", "never"
+        if prepared := programs.kbit_fp32(values):
+            yield "kbit_fp32", prepared
     if rank is not None:
         yield "lora_rank", rank
     share = values.get("lora_dropout")

@@ -256,11 +256,21 @@ def question_from(
         target: The program that trains, where it is known.
         arguments: The file of that program's arguments, beside a config.
     """
-    from dsgen.asking.memory_questions import ask, ask_config, for_program
+    from dsgen.asking.memory_questions import ask, ask_config, evaluating_as_rendered, for_program
 
     job, source = _job_and_config(file, config, options, arguments)
     job = for_program(job, target)
-    return ask(job) if source is None else ask_config(job, source)
+    if source is not None:
+        return ask_config(job, source)
+    return evaluating_as_rendered(_evaluating_as_told(ask(job), arguments), target)
+
+
+def _evaluating_as_told(question: Question, arguments: str | None) -> Question:
+    """The question with the evaluation of a file of arguments that is the job."""
+    from dsgen.asking.training_arguments import read_arguments
+
+    told = read_arguments(arguments).evaluated if arguments is not None else None
+    return question if told is None or arguments is None else question.evaluating(told, arguments)
 
 
 def run_from(file: str | None, config: str | None, options: dict[str, Any]) -> Question:

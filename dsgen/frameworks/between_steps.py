@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dsgen.jobs.job import Job
 from dsgen.memory.evaluating import TRAINER_SEQUENCES, evaluation, most_sequences
 from dsgen.memory.later import Later, lacking, later
 from dsgen.planning.planner import Plan
+from dsgen.strategies.strategies import Strategy
 
-__all__ = ["Batch", "cautions", "evaluated"]
+__all__ = ["BY_THE_TRAINER", "Batch", "cautions", "evaluated"]
 
-_BY_THE_TRAINER = ("hf-trainer", "axolotl", "llama-factory", "ms-swift")
-_SAVES_ALIKE = (*_BY_THE_TRAINER, "accelerate")  # Accelerator.get_state_dict; how Lightning does it is not counted
+BY_THE_TRAINER = ("hf-trainer", "axolotl", "llama-factory", "ms-swift")  # their files say an evaluation's batch
+_SAVES_ALIKE = (*BY_THE_TRAINER, "accelerate")  # Accelerator.get_state_dict; how Lightning does it is not counted
 
 
 class Batch(NamedTuple):
@@ -20,9 +22,9 @@ class Batch(NamedTuple):
     most: int
 
 
-def evaluated(plan: Plan) -> Batch | None:
+def evaluated(job: Job, strategy: Strategy) -> Batch | None:
     """As many sequences as the Trainer takes of itself, if so many surely fit, but at least 1; None: not counted."""
-    most = most_sequences(plan.job, plan.chosen.strategy)
+    most = most_sequences(job, strategy)
     return None if most is None else Batch(min(TRAINER_SEQUENCES, 1 << max(0, most.bit_length() - 1)), most)
 
 
@@ -36,7 +38,7 @@ def cautions(plan: Plan, target: str) -> Iterator[str]:
     if target not in _SAVES_ALIKE:
         return
     job, chosen = plan.job, plan.chosen.strategy
-    batch = evaluated(plan) if target in _BY_THE_TRAINER else None
+    batch = evaluated(job, chosen) if target in BY_THE_TRAINER else None
     held = later(job, chosen, evaluation(job, chosen, batch.sequences) if batch else None)
     for words in lacking(one for one in held if batch or not _evaluates(one)):
         yield f"the steps fit, but {words}: dsgen memory says by how much"

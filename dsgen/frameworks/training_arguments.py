@@ -92,7 +92,7 @@ def _liger(wishes: Training) -> Iterator[Argument]:
 
 def _evaluated(config: Config) -> Iterator[Argument]:
     """As many sequences an evaluation's batch as the Trainer takes of itself, if so many surely fit."""
-    batch = evaluated(config.plan)
+    batch = evaluated(config.plan.job, config.plan.chosen.strategy)
     if batch is None:
         return
     reason = "sequences; it fits beside the states"

@@ -20,7 +20,7 @@ from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
 from dsgen.jobs.releases import by_release, casts_adapters
 from dsgen.shapes.errors import DsgenError, mistake, nearest
-from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
+from dsgen.shapes.layers import DEEPEST, ENFORCED, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.optimizer_names import is_paged
@@ -232,8 +232,11 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     names = {"network": ASSUMED_NETWORK, **names} if nodes > 1 else names
     if casts_adapters(known.version):
         wishes = attrs.evolve(wishes, lora_fp32=False)
+        if wishes.method != "full":
+            casts = "DeepSpeed before 0.19.2 makes adapters 16-bit with all else"
+            provenance = _settled(provenance, "training.lora_fp32", False, casts)
     model = by_release(structure(Model, "model", tree, provenance), wishes, provenance)
-    wishes = _with_scores(wishes, model, hardware)
+    wishes, provenance = _with_scores(wishes, model, hardware, provenance)
     return Job(
         hardware=hardware,
         model=model,
@@ -255,22 +258,33 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *_thinned(cluster, per_node, hardware.gpus_per_node, provenance),
             *warnings,
             *_paged(wishes, provenance),
-            *contradictions(hardware, model, wishes, provenance, known.version),
+            *contradictions(hardware, model, wishes, folded.provenance, known.version),
         ),
     )
 
 
-def _with_scores(wishes: Training, model: Model, hardware: Hardware) -> Training:
+def _with_scores(
+    wishes: Training, model: Model, hardware: Hardware, provenance: Provenance
+) -> tuple[Training, Provenance]:
     """FlashAttention has no kernel before Ampere: a class that torch's own does not serve either makes its scores.
 
     transformers 5.23 refuses sdpa for such a class (modeling_utils.py, _sdpa_can_dispatch): Gemma 2, gpt-oss, GPT-J.
     """
     if wishes.attention != "flash" or hardware.vendor != "nvidia" or hardware.bf16_flops_per_second > 0:
-        return wishes
+        return wishes, provenance
     from dsgen.families import FAMILIES  # it loads the operators of every family
 
     family = FAMILIES.get(model.architecture)
-    return attrs.evolve(wishes, attention="eager") if family is not None and family.eager("sdpa") else wishes
+    if family is None or not family.eager("sdpa"):
+        return wishes, provenance
+    reason = f"flash attention has no kernel before Ampere, and transformers refuses sdpa for {model.architecture}"
+    return attrs.evolve(wishes, attention="eager"), _settled(provenance, "training.attention", "eager", reason)
+
+
+def _settled(provenance: Provenance, path: str, value: Any, reason: str) -> Provenance:
+    """The provenance where something else runs than what was asked, and why."""
+    made = Override(path, value, ENFORCED, Rank.HARDWARE, reason)
+    return Provenance({**provenance.overrides, path: (*provenance.history(path), made)})
 
 
 def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:

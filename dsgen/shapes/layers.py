@@ -10,6 +10,8 @@ from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = [
     "DEEPEST",
+    "ENFORCED",
+    "TOLD",
     "Fold",
     "Layer",
     "Origin",
@@ -49,6 +51,10 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         return self.source if self.line is None else f"{self.source}:{self.line}"
+
+
+ENFORCED = Origin("dsgen")  # of what runs whatever was asked
+TOLD = "the training program is told so"  # why a file of its arguments says it
 
 
 class Override(NamedTuple):
@@ -226,8 +232,11 @@ class _Folding:
 
 
 def _affirms(override: Override, previous: Override) -> bool:
-    """Whether an option of the command line says on purpose what a profile has, which may say otherwise some day."""
-    return override.origin.source.startswith("--") and previous.rank < Rank.SITE
+    """Whether what a profile has is said on purpose, or to another program, which has no such profile.
+
+    By an option of the command line: the profile may say otherwise some day.
+    """
+    return (override.origin.source.startswith("--") or override.reason == TOLD) and previous.rank < Rank.SITE
 
 
 @functools.lru_cache(maxsize=4096)

@@ -333,7 +333,9 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
 
 
 OF_TRL = {"kbit_fp32": "never"}  # neither it nor LLaMA-Factory prepares a base in 4 bits
-RECOMPUTES = {"checkpointing": "full", "reentrant": True}  # LLaMA-Factory, where nobody says otherwise
+# LLaMA-Factory, where nobody says otherwise
+RECOMPUTES = {"checkpointing": "full", "reentrant": True, "loading": "gpu-fp32"}
+OF_AXOLOTL = {"loading": "gpu"}
 
 
 @pytest.mark.parametrize(
@@ -348,9 +350,18 @@ RECOMPUTES = {"checkpointing": "full", "reentrant": True}  # LLaMA-Factory, wher
          {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"], **OF_TRL, **RECOMPUTES}),
         ("finetuning_type: lora\nlora_rank: 16\nquantization_bit: 4\ndouble_quantization: false\n",
          {"method": "qlora", "lora_rank": 16, "double_quantization": False, **OF_TRL, **RECOMPUTES}),
-        ("adapter: qlora\nlora_r: 32\nload_in_4bit: true\n", {"method": "qlora", "lora_rank": 32}),
+        ("adapter: qlora\nlora_r: 32\nload_in_4bit: true\n",
+         {"method": "qlora", "lora_rank": 32, "kbit_fp32": "below-3", **OF_AXOLOTL}),
+        ("adapter: lora\ngradient_checkpointing: true\n",
+         {"method": "lora", "checkpointing": "full", "reentrant": True, **OF_AXOLOTL}),
+        ("adapter: lora\ngradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: false\n",
+         {"method": "lora", "checkpointing": "full", **OF_AXOLOTL}),
+        ("adapter: lora\nrl: dpo\ngradient_checkpointing: true\n",
+         {"method": "lora", "checkpointing": "full", **OF_AXOLOTL}),
+        ("tuner_type: lora\nlora_rank: 8\nquant_bits: 4\n",
+         {"method": "qlora", "lora_rank": 8, "kbit_fp32": "never", "loading": "gpu"}),
         ("adapter: lora\nlora_r: 8\nlora_target_linear: true\nmicro_batch_size: 2\nbf16: auto\n",
-         {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"]}),
+         {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"], **OF_AXOLOTL}),
         ("use_peft: false\nlora_r: 8\nbf16: true\n", {"precision": "bf16"}),
         ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16", **RECOMPUTES}),
         ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps

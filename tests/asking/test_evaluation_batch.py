@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_line import run
 
 import dsgen
 from dsgen.asking.memory_questions import EVALUATED, Question, answer, ask, ask_config
@@ -54,6 +55,30 @@ def test_a_training_file_says_it(name: str, text: str) -> None:
     assert question.evaluated == 2
     assert question.said[EVALUATED].by.startswith(name)
     assert evaluated(question) == ["evaluate 2 sequences"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sequences"),
+    [
+        ("base_model: x\nsequence_len: 2048\nmicro_batch_size: 3\n", 0),
+        ("base_model: x\nsequence_len: 2048\nmicro_batch_size: 3\nval_set_size: 0.0\n", 0),
+        ("base_model: x\nsequence_len: 2048\nmicro_batch_size: 3\nval_set_size: 0.05\n", 3),
+        ("finetuning_type: full\nbf16: true\n", 0),
+        ("finetuning_type: full\nbf16: true\nval_size: 0.1\neval_strategy: steps\n", 8),
+        ("finetuning_type: full\nbf16: true\neval_strategy: 'no'\n", 0),
+        ("bf16: true\n", 8),  # a program of one's own may evaluate by itself
+    ],
+)
+def test_a_program_evaluates_what_its_file_gives_it(text: str, sequences: int) -> None:
+    """Axolotl its micro-batch, LLaMA-Factory the Trainer's default, and neither without something to evaluate."""
+    Path("train.yaml").write_text(f"deepspeed: ds.json\n{text}")
+    question = of("train.yaml")
+
+    assert question.evaluated == sequences
+    assert evaluated(question) == ([f"evaluate {sequences} sequences"] if sequences else [])
+    shown = run("memory", "--hw", "a100-40g", "--model", "1b", "--args", "train.yaml").out  # the job, and no config
+    assert (f"evaluate {sequences} sequences" in shown) is bool(sequences)
+    assert ("evaluate" in shown) is bool(sequences)
 
 
 def test_a_person_wins_over_the_file_and_0_is_no_evaluation() -> None:

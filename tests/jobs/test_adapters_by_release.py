@@ -24,6 +24,9 @@ def test_a_wish_that_deepspeed_overrides_is_said_to_do_nothing(said: bool) -> No
 
     assert older.warnings[-1].endswith("DeepSpeed 0.18.9 makes adapters 16-bit, whatever peft has made of them")
     assert not [warning for warning in newer.warnings if "lora_fp32 does nothing" in warning]
+    won, lost = reversed(older.provenance.history("training.lora_fp32")[-2:])
+    assert (won.value, won.reason) == (False, "DeepSpeed before 0.19.2 makes adapters 16-bit with all else")
+    assert lost.value is said
 
 
 def test_an_older_release_is_as_fast_as_adapters_of_the_base_s_type() -> None:

@@ -263,6 +263,18 @@ def test_nodes_that_nobody_counted_are_named() -> None:
     assert not [text for text in dsgen.job(base | {"cluster.gpus": 16}).warnings if "are taken as" in text]
 
 
+@pytest.mark.parametrize("said", [{}, {"training.attention": "flash"}])
+def test_what_runs_in_place_of_flash_is_known_by_its_reason(said: dict[str, str]) -> None:
+    """A T4 has no FlashAttention, and transformers no sdpa for Gemma 2, whose scores are capped."""
+    job = dsgen.job(dsgen.profile("t4-16g") | dsgen.profile("gemma-2-2b") | said)
+    winner = job.provenance.winner("training.attention")
+    assert winner is not None
+    assert job.training.attention == winner.value == "eager"
+    assert winner.reason == "flash attention has no kernel before Ampere, and transformers refuses sdpa for gemma2"
+    others = (dsgen.profile("t4-16g") | dsgen.profile("1b"), dsgen.profile("a100-40g") | dsgen.profile("gemma-2-2b"))
+    assert all(dsgen.job(other | said).training.attention == "flash" for other in others)
+
+
 def test_a_network_for_one_node_is_a_mistake() -> None:
     with pytest.raises(DsgenError) as caught:
         dsgen.job(BASE | dsgen.profile("ib-hdr-200g"))

@@ -166,6 +166,20 @@ def test_training_arguments_evaluate_what_fits(tmp_path: Path) -> None:
     assert "per_device_eval_batch_size: 8 " in written["large"]
 
 
+@pytest.mark.parametrize("target", ["hf-trainer", "axolotl", "llama-factory", "ms-swift"])
+def test_memory_evaluates_as_the_files_of_a_target_do(target: str) -> None:
+    """What is said wins, and what stands beside one's own config is not known."""
+    tight = {"hw": "a100-40g", "gpus": 4, "model": "llama-3.1-8b"}
+    assert memory(tight).evaluation.sequences == 8
+    footprint = memory(tight, target=target)
+    assert footprint.evaluation.sequences == 2
+    assert footprint.question.said["evaluation batch"].by == f"--target {target}"
+    assert memory(tight, render(tight).tree, target=target).evaluation.sequences == 8
+    words = ("--hw", "a100-40g", "--gpus", "4", "--model", "llama-3.1-8b", "--target", target)
+    assert "evaluate 2 sequences" in run("memory", *words).out
+    assert "evaluate 5 sequences" in run("memory", *words, "--eval-batch", "5").out
+
+
 @pytest.mark.parametrize("deepspeed", ["0.15.4", None])
 def test_an_evaluation_is_judged_alike_wherever_it_stands(deepspeed: str | None) -> None:
     """Also where a release may hold much less than is counted."""

@@ -15,7 +15,7 @@ from dsgen.documents.writing import write_new_yaml
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import Scenario, ScenarioValue
+from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue
 from dsgen.linting.linter import lint
 from dsgen.linting.sources import Source
 from dsgen.planning.candidates import Candidate
@@ -24,7 +24,7 @@ from dsgen.rendering import Config, render
 from dsgen.rendering.judgement import WEIGHED, facts
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Severity
-from dsgen.shapes.layers import Origin, show
+from dsgen.shapes.layers import Origin, Rank, same, show
 
 __all__ = ["Adoption", "adopt"]
 
@@ -152,8 +152,18 @@ def _with_arguments(said: Scenario, arguments: TrainingArguments, config: Mappin
     """What the arguments say, below what a person says; their optimizer is made where the config has none."""
     origin, runs = Origin(arguments.file), bool(config.get("optimizer"))
     told = {name: value for name, value in arguments.fields.items() if name != "optimizer" or not runs}
-    fields = {name: ScenarioValue(value, origin) for name, value in told.items()}
+    method = {name: ScenarioValue(value, origin) for name, value in told.items() if name == "method"}
+    usual = assemble(scenarios.layers(attrs.evolve(said, fields={**method, **said.fields})), said.deepspeed)
+    fields = {
+        name: ScenarioValue(value, origin) for name, value in told.items() if not _is_so(usual, FIELDS[name], value)
+    }
     return attrs.evolve(said, fields={**fields, **said.fields})
+
+
+def _is_so(job: Job, path: str, value: Any) -> bool:
+    """Whether a training profile says the same, as that of the method does of its adapters."""
+    winner = job.provenance.winner(path)
+    return winner is not None and winner.rank == Rank.TRAINING and same(winner.value, value)
 
 
 def _with_gpus(said: Scenario, config: Mapping[str, Any], job: Job, source: Source) -> Scenario:

@@ -7,7 +7,7 @@ from dsgen.asking.memory_questions.config_questions import ask_config, given, qu
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.first_failure import Failure
 from dsgen.asking.memory_questions.footprints import Footprint, answer
-from dsgen.asking.memory_questions.loaders import BY_PROGRAM, for_program, under_zero_init
+from dsgen.asking.memory_questions.loaders import BY_PROGRAM, evaluating_as_rendered, for_program, under_zero_init
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said
 from dsgen.asking.memory_questions.scenario_questions import ask
@@ -32,6 +32,7 @@ __all__ = [
     "ask",
     "ask_config",
     "counterfactuals",
+    "evaluating_as_rendered",
     "for_program",
     "given",
     "observe",

@@ -60,6 +60,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "reentrant": bool,
     "double_quantization": bool,
     "kbit_fp32": str,
+    "loading": str,
 }
 _PROGRAM_S: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "micro_batch": (("train_micro_batch_size_per_gpu",), int),
@@ -158,6 +159,8 @@ def ask_config(job: Job, source: Source) -> Question:
     batch = source.beside.get(EVALUATION)
     if batch is not None and _whole(batch.value):
         said[EVALUATED] = Said(batch.value, _stated(batch))
+    elif told is not None and told.evaluated is not None:
+        said[EVALUATED] = Said(told.evaluated, told.file)
     notes = (
         *job.warnings,
         *(told.uncounted if told is not None else ()),

@@ -1,4 +1,4 @@
-"""What the program that trains decides of memory where nobody says it: how it loads the model, Liger's kernels."""
+"""What the program that trains decides of memory where nobody says it: loading, Liger's kernels, an evaluation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import attrs
 
+from dsgen.asking.memory_questions.questions import EVALUATED, Question
+from dsgen.frameworks.between_steps import BY_THE_TRAINER, evaluated
 from dsgen.frameworks.names import check_name
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import knows_liger_kernels, obeys_zero3_init_flag, with_liger_kernels
@@ -14,7 +16,7 @@ from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.layers import Origin, Override, Provenance, Rank
 from dsgen.shapes.profiles import Training
 
-__all__ = ["BY_PROGRAM", "for_program", "under_zero_init"]
+__all__ = ["BY_PROGRAM", "evaluating_as_rendered", "for_program", "under_zero_init"]
 
 BY_PROGRAM = "--target"  # who said what the program decides
 _TRAINER = "hf-trainer"
@@ -52,6 +54,14 @@ def for_program(job: Job, target: str | None) -> Job:
     told = {path: (Override(path, value, origin, Rank.TRAINING),) for path, value in paths.items()}
     provenance = Provenance({**job.provenance.overrides, **told})
     return attrs.evolve(job, training=attrs.evolve(training, **unsaid), provenance=provenance)
+
+
+def evaluating_as_rendered(question: Question, target: str | None) -> Question:
+    """The question with the evaluation's batch that `dsgen render --target` writes, where nobody says another."""
+    if target not in BY_THE_TRAINER or question.subject is not None or EVALUATED in question.said:
+        return question
+    batch = evaluated(question.job, question.strategy)
+    return question if batch is None else question.evaluating(batch.sequences, f"{BY_PROGRAM} {target}")
 
 
 def under_zero_init(training: Training, flag: Statement | None) -> tuple[bool, str | None]:

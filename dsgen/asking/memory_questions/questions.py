@@ -12,7 +12,7 @@ from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
 from dsgen.memory.evaluating import TRAINER_SEQUENCES
 from dsgen.planning.assumptions import runs_of
-from dsgen.shapes.layers import Rank
+from dsgen.shapes.layers import ENFORCED, Rank
 from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Strategy
@@ -138,7 +138,7 @@ def said_of(job: Job, precision: str) -> dict[str, Said]:
 def place(job: Job, path: str) -> str | None:
     """Where a wish or fact was said; None where it is a default of the profiles, or says nothing."""
     winner = job.provenance.winner(path)
-    if winner is None or winner.value in (None, "auto"):
+    if winner is None or winner.origin == ENFORCED or winner.value in (None, "auto"):
         return None
     usual = getattr(Training(), path.rpartition(".")[2], None)
     by_profile = winner.rank == Rank.TRAINING and winner.value == (list(usual) if isinstance(usual, tuple) else usual)
