@@ -97,6 +97,18 @@ _OTHERS: dict[str, tuple[str, ...]] = {
 }
 
 
+_SEQUENCES = "sequences are not cut among GPUs (Ulysses, ALST); --chunked-loss, --checkpointing full and --tp make room"
+_STAGES = "layers are not cut into a pipeline, which needs a model written for it; --zero-stage 3 or --tp instead"
+_EXPERTS = "experts are not spread, which needs DeepSpeed's own layer of them; --zero-stage 3 cuts them as all weights"
+# Kinds of parallelism that no plan has, by what programs call them.
+_UNPLANNED = {
+    **dict.fromkeys(("sp", "sp-size", "ulysses", "sequence-parallel", "sequence-parallel-size"), _SEQUENCES),
+    **dict.fromkeys(("cp", "context-parallel", "context-parallel-size"), _SEQUENCES),
+    **dict.fromkeys(("pp", "pp-size", "pipeline-parallel", "pipeline-parallel-size"), _STAGES),
+    **dict.fromkeys(("ep", "ep-size", "expert-parallel", "expert-parallel-size"), _EXPERTS),
+}
+
+
 def no_such_option(error: click.NoSuchOption) -> str:
     """The message about an option that a command lacks: what it is called here, or click's own guess."""
     name = error.option_name.lstrip("-").replace("_", "-").lower()
@@ -105,6 +117,8 @@ def no_such_option(error: click.NoSuchOption) -> str:
     if not meant:
         dashes = f"--{name}"
         meant = [dashes] if dashes in known else []
+    if not meant and name in _UNPLANNED:
+        return f"No such option {error.option_name!r}: {_UNPLANNED[name]}."
     if not meant:
         return error.format_message()
     return f"No such option {error.option_name!r}: here it is {' or '.join(meant)}."

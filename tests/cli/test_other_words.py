@@ -30,6 +30,21 @@ def test_an_option_of_another_program_is_answered_with_ours(option: str, told: s
     assert f"No such option '{option}': here it is {told}." in refused("plan", *MAIN, option, "4")
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--sp", "sequences are not cut among GPUs"),
+        ("--context_parallel_size", "sequences are not cut among GPUs"),
+        ("--pp", "layers are not cut into a pipeline"),
+        ("--expert-parallel-size", "experts are not spread"),
+    ],
+)
+def test_a_parallelism_that_no_plan_has_is_named(option: str, told: str) -> None:
+    answer = refused("plan", *MAIN, option, "8")
+    assert f"No such option '{option}': {told}" in answer
+    assert "Did you mean" not in answer
+
+
 def test_gpus_of_a_command_that_has_none_are_its_world_size() -> None:
     assert "here it is --world-size N." in refused("lint", "ds_config.json", "--gpus", "8")
 
