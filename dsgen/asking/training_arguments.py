@@ -259,6 +259,14 @@ def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
                 todo="Write gradient_checkpointing: true instead to see the run that keeps them on the GPU.",
                 code="refused",
             )
+    if values.get("bf16") is True and values.get("fp16") is True:
+        raise mistake(
+            "bf16 and fp16 are both true",
+            must="training has one of them: the Trainer refuses both",
+            where=path,
+            todo="Write false to one: bf16 is for GPUs since Ampere, fp16 for older ones.",
+            code="contradiction",
+        )
     fields = dict(_fields(values))
     if not fields:
         raise mistake(

@@ -10,7 +10,7 @@ import pytest
 
 import dsgen
 from dsgen.asking.memory_questions import Question, ask_config
-from dsgen.asking.training_arguments import beside
+from dsgen.asking.training_arguments import beside, read_arguments
 from dsgen.linting import config_reader
 from dsgen.memory import estimate
 from dsgen.shapes.errors import DsgenError
@@ -129,6 +129,12 @@ def test_what_moves_activations_away_is_refused_and_not_left_out(argument: str) 
         of("train.yaml")
     assert refused.value.where == "train.yaml"
     assert "gradient_checkpointing: true" in str(refused.value)
+
+
+def test_two_precisions_in_one_file_are_refused_as_the_trainer_does() -> None:
+    Path("train.yaml").write_text("model: 1b\nbf16: true\nfp16: true\n")
+    with pytest.raises(DsgenError, match="bf16 and fp16 are both true"):
+        read_arguments("train.yaml")
 
 
 def test_arguments_may_be_named_beside_a_config_that_no_file_names() -> None:
