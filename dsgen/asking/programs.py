@@ -1,78 +1,168 @@
-"""What Axolotl, LLaMA-Factory and ms-swift do by themselves where their file of arguments says nothing."""
+"""What Axolotl, LLaMA-Factory, ms-swift and TRL do by themselves where their file of arguments says nothing.
+
+Sources, all of 07 and 08-2026: Axolotl utils/config (normalize_config) and utils/schemas; LLaMA-Factory hparams and
+model/model_utils/checkpointing.py; ms-swift arguments and trainers/mixin.py; TRL 1.10 trainer/model_config.py,
+sft_config.py and scripts/sft.py; peft 0.21 utils/constants.py.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsgen import catalog
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
+from dsgen.shapes.errors import DsgenError
 
-__all__ = ["evaluates", "kbit_fp32", "loading", "nested", "recomputes"]
+__all__ = ["batch", "evaluates", "kbit_fp32", "loading", "lora_fp32", "nested", "targets", "with_defaults"]
 
-_AXOLOTL, _LLAMA_FACTORY, _SWIFT = "axolotl", "llama-factory", "ms-swift"
-# Keys that one program alone has (08-2026). A bare Trainer's file says nothing of how its program loads.
+_AXOLOTL, _LLAMA_FACTORY, _SWIFT, _TRL = "axolotl", "llama-factory", "ms-swift", "trl"
+# Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
 _MARKS = {
     _LLAMA_FACTORY: ("finetuning_type", "disable_gradient_checkpointing"),
     _AXOLOTL: ("sequence_len", "base_model_config", "adapter"),
     _SWIFT: ("train_type", "tuner_type", "quant_bits"),
+    _TRL: ("use_peft", "use_bnb_nested_quant", "dataset_text_field", "assistant_only_loss", "lora_modules_to_save"),
 }
-_OF_TRL = "use_peft"  # of its ModelConfig
-# Keys by which the two programs are given something to evaluate; a share of the data, or a set of its own.
+# Argument -> its default, where none of the other names of the same is said.
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    _LLAMA_FACTORY: {"finetuning_type": "lora", "lora_rank": 8, "cutoff_len": 2048},
+    _SWIFT: {
+        "tuner_type": "lora",
+        "lora_rank": 8,
+        "lora_dropout": 0.05,
+        "gradient_checkpointing": True,
+        "per_device_eval_batch_size": 1,
+    },
+    _TRL: {
+        "use_peft": False,
+        "lora_r": 16,
+        "lora_dropout": 0.05,
+        "gradient_checkpointing": True,
+        "bf16": True,
+        "max_length": 1024,
+    },
+}
+_SAME = (
+    ("tuner_type", "train_type"),
+    ("max_length", "max_seq_length", "max_completion_length"),  # who generates answers has no length of the whole
+    ("bf16", "fp16"),
+)
+# Keys by which a program is given something to evaluate; a share of the data, a set of its own, or when.
 _EVALUATED = {
     _AXOLOTL: ("val_set_size", "test_datasets"),
     _LLAMA_FACTORY: ("val_size", "eval_dataset", "do_eval", "eval_strategy", "evaluation_strategy"),
+    _SWIFT: ("val_dataset", "split_dataset_ratio", "eval_dataset"),
+    _TRL: ("eval_strategy",),
 }
 _BATCHES = ("per_device_eval_batch_size", "eval_batch_size")  # transformers', Axolotl's
 _NOTHING = (None, False, 0, "", "no")
+# Matrices that get adapters where nobody names any, by the model's type: peft's own choice, which TRL leaves to it.
+_QUERY_AND_VALUE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "opt", "gptj")
+_FUSED = ("bloom", "gpt_neox", "falcon")
+_OF_PEFT = {
+    **dict.fromkeys(_QUERY_AND_VALUE, ("q_proj", "v_proj")),
+    **dict.fromkeys(_FUSED, ("query_key_value",)),
+    "gpt2": ("c_attn",),
+}
+# Sequences and passes of a step where nobody says any: the Trainer's, of which ms-swift has its own for the first.
+_BATCH_OF = {
+    _LLAMA_FACTORY: {"micro_batch": 8, "accumulation": 1},
+    _TRL: {"micro_batch": 8, "accumulation": 1},
+    _SWIFT: {"micro_batch": 1},
+}
+_DTYPES = ("dtype", "torch_dtype")  # of the weights that TRL loads: fp32 where nobody says another
 
 
 def _program(values: Mapping[str, Any]) -> str | None:
-    """The program whose arguments they are, by the name that `--target` takes; None of a program of one's own."""
+    """The program whose arguments they are; None of a program of one's own."""
     return next((program for program, marks in _MARKS.items() if any(name in values for name in marks)), None)
 
 
-def loading(values: Mapping[str, Any]) -> str | None:
-    """How it loads a model that no zero.Init makes; None where it is not known."""
-    return LOADINGS_OF.get(_program(values) or "")
-
-
-def kbit_fp32(values: Mapping[str, Any]) -> str | None:
-    """When it makes fp32 of what a base has not in 4 bits; TRL's SFTTrainer does not since 0.27; None: not known."""
-    return "never" if _OF_TRL in values else KBIT_FP32_OF.get(_program(values) or "")
-
-
-def nested(values: Mapping[str, Any]) -> bool:
-    """Whether the scales of 4-bit weights are quantized too: TRL does it only where it is told to."""
-    return _OF_TRL not in values
-
-
-def recomputes(values: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """The arguments of its checkpointing that it sets.
-
-    LLaMA-Factory recomputes, by the reentrant kind, where nobody says otherwise (model/model_utils/checkpointing.py);
-    Axolotl takes that kind where it recomputes and trains on no preferences (utils/config, normalize_config).
-    """
+def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments, those that the program sets by itself too."""
     program = _program(values)
+    default = {
+        name: value
+        for name, value in _DEFAULTS.get(program or "", {}).items()
+        if not any(other in values for other in next((same for same in _SAME if name in same), (name,)))
+    }
+    merged = {**default, **values}
+    return {**merged, **dict(_recomputes(program, merged))}
+
+
+def _recomputes(program: str | None, values: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """What it sets of its checkpointing: LLaMA-Factory recomputes, by the reentrant kind, where nobody says otherwise.
+
+    Axolotl takes that kind unless it trains on preferences, ms-swift beside DeepSpeed.
+    """
     if program == _LLAMA_FACTORY and values.get("gradient_checkpointing") is None:
         on = values.get("disable_gradient_checkpointing") is not True
         yield "gradient_checkpointing", on
         yield "use_reentrant_gc", values.get("use_reentrant_gc", on) is True
-    if program == _AXOLOTL and not values.get("rl") and "use_reentrant" not in values:
+    reenters = program == _SWIFT or (program == _AXOLOTL and not values.get("rl"))
+    if reenters and "use_reentrant" not in values:
         yield "use_reentrant", values.get("gradient_checkpointing") is True
+
+
+def loading(values: Mapping[str, Any]) -> str | None:
+    """How it loads a model that no zero.Init makes; None where it is not known."""
+    program = _program(values)
+    if program != _TRL:
+        return LOADINGS_OF.get(program or "")
+    said = next((values[name] for name in _DTYPES if values.get(name)), "float32")
+    return "fp32" if said == "float32" and values.get("load_in_4bit") is not True else "mapped"
+
+
+def kbit_fp32(values: Mapping[str, Any]) -> str | None:
+    """When it makes fp32 of what a base has not in 4 bits; TRL's SFTTrainer does not since 0.27; None: not known."""
+    program = _program(values)
+    return "never" if program == _TRL else KBIT_FP32_OF.get(program or "")
+
+
+def lora_fp32(values: Mapping[str, Any]) -> bool:
+    """Whether adapters are fp32 at stage 3, as peft makes them: TRL tells it not to there."""
+    return _program(values) != _TRL
+
+
+def nested(values: Mapping[str, Any]) -> bool:
+    """Whether the scales of 4-bit weights are quantized too: TRL does it only where it is told to."""
+    return _program(values) != _TRL
+
+
+def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:
+    """The matrices that get adapters where its file names none; None: dsgen's own default, all, or not known.
+
+    Args:
+        values: Its arguments.
+        model: The base as the file names it.
+    """
+    if _program(values) != _TRL or model is None:
+        return None
+    try:
+        layer = catalog.find("model", model).layer
+    except DsgenError:  # a folder, or a repository that nobody here knows
+        return None
+    types = [item.value for item in layer.overrides if item.path == "model.architecture"]
+    return [*_OF_PEFT.get(types[-1], ())] or None if types else None
+
+
+def batch(values: Mapping[str, Any]) -> Mapping[str, int]:
+    """Field of a scenario -> what the program takes of the batch where its file says nothing."""
+    return _BATCH_OF.get(_program(values) or "", {})
 
 
 def evaluates(values: Mapping[str, Any]) -> int | None:
     """Sequences of an evaluation's batch on one GPU; 0 where nothing is evaluated, None where it is not known.
 
-    Axolotl takes the micro-batch where nobody says another (utils/config, normalize_config), LLaMA-Factory the
-    Trainer's default.
+    Axolotl takes the micro-batch where nobody says another, ms-swift one, LLaMA-Factory and TRL the Trainer's default.
     """
-    said = next((values[name] for name in _BATCHES if _is_count(values.get(name))), None)
     program = _program(values)
-    if said is not None or program not in _EVALUATED:
+    said = next((values[name] for name in _BATCHES if _is_count(values.get(name))), None)
+    if said is not None or program is None:
         return said
     if all(values.get(name) in _NOTHING for name in _EVALUATED[program]):
         return 0
-    micro = values.get("micro_batch_size")
-    return micro if program == _AXOLOTL and _is_count(micro) else None
+    default = values.get("micro_batch_size") if program == _AXOLOTL else _DEFAULTS[program].get(_BATCHES[0])
+    return default if _is_count(default) else None
 
 
 def _is_count(value: Any) -> bool:

@@ -50,6 +50,7 @@ _EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit")
 # Switches of a loss that never holds all logits: the Trainer's, TRL's, LLaMA-Factory's, Axolotl's.
 _CHUNKED = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy",
             "cut_cross_entropy")  # fmt: skip
+_CHUNKED_LOSS = "chunked_nll"  # TRL's loss_type, its default in the newest alone
 # Which kernel of attention is asked for: transformers and TRL, ms-swift, LLaMA-Factory; and Axolotl's switches.
 _ATTENTIONS = ("attn_implementation", "attn_impl", "flash_attn")
 _KERNELS = {"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attn": "flash", "fa2": "flash",
@@ -112,8 +113,12 @@ class TrainingArguments(Value):
 
         A file that dsgen wrote says FILL_IN where nobody has named it yet.
         """
-        named = (self.values.get(name) for name in _MODELS)
-        return next((one for one in named if isinstance(one, str) and one != FILL_IN), None)
+        return _model(self.values)
+
+    @property
+    def runs(self) -> dict[str, Any]:
+        """The fields, and the batch that the program takes where its file says none; a script may go on to say one."""
+        return {**(programs.batch(self.values) if self.file.endswith(_ENDINGS) else {}), **self.fields}
 
     @property
     def evaluated(self) -> int | None:
@@ -267,7 +272,7 @@ def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
             todo="Write false to one: bf16 is for GPUs since Ampere, fp16 for older ones.",
             code="contradiction",
         )
-    fields = dict(_fields(values))
+    fields = dict(_fields(programs.with_defaults(values)))
     if not fields:
         raise mistake(
             "it has no argument that a plan follows",
@@ -319,7 +324,6 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for dtype in ("bf16", "fp16"):
         if values.get(dtype) is True:
             yield "precision", dtype
-    values = {**values, **dict(programs.recomputes(values))}
     recomputes = values.get("gradient_checkpointing")
     if isinstance(recomputes, bool):
         yield "checkpointing", "full" if recomputes else "none"
@@ -327,7 +331,7 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "reentrant", True
     if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):
         yield "optimizer", EIGHT_BITS
-    if any(values.get(name) is True for name in _CHUNKED):
+    if any(values.get(name) is True for name in _CHUNKED) or values.get("loss_type") == _CHUNKED_LOSS:
         yield "chunked_loss", True
     asked = [kernel for name, kernel in _SWITCHED.items() if values.get(name) is True]
     asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
@@ -357,6 +361,8 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from [("double_quantization", False)] if not nested else ()
         if prepared := programs.kbit_fp32(values):
             yield "kbit_fp32", prepared
+    if not programs.lora_fp32(values):
+        yield "lora_fp32", False
     if rank is not None:
         yield "lora_rank", rank
     share = values.get("lora_dropout")
@@ -364,9 +370,15 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "lora_dropout", share
     every = "all-linear" if values.get("lora_target_linear") is True else None  # Axolotl's
     targets = next((values[name] for name in _TARGETS if values.get(name)), every)
+    targets = targets or programs.targets(values, _model(values))
     names = [one.strip() for one in targets.split(",")] if isinstance(targets, str) else targets
     if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
         yield "lora_targets", ["all-linear"] if any(one in _EVERY_MATRIX for one in names) else names
+
+
+def _model(values: Mapping[str, Any]) -> str | None:
+    named = (values.get(name) for name in _MODELS)
+    return next((one for one in named if isinstance(one, str) and one != FILL_IN), None)
 
 
 def _is_number(value: Any) -> bool:

@@ -332,10 +332,13 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         adoption.write(str(tmp_path / "s.json"))
 
 
-OF_TRL = {"kbit_fp32": "never"}  # neither it nor LLaMA-Factory prepares a base in 4 bits
-# LLaMA-Factory, where nobody says otherwise
-RECOMPUTES = {"checkpointing": "full", "reentrant": True, "loading": "gpu-fp32"}
+# What each program does where its file says nothing.
+OF_TRL = {"checkpointing": "full", "precision": "bf16", "seq_len": 1024}
+ADAPTERS_OF_TRL = {**OF_TRL, "lora_fp32": False, "lora_rank": 16, "lora_dropout": 0.05}
+BITS_OF_TRL = {**ADAPTERS_OF_TRL, "method": "qlora", "kbit_fp32": "never", "loading": "mapped"}
+OF_LLAMA_FACTORY = {"checkpointing": "full", "reentrant": True, "loading": "gpu-fp32", "seq_len": 2048}
 OF_AXOLOTL = {"loading": "gpu"}
+OF_SWIFT = {"checkpointing": "full", "reentrant": True, "loading": "gpu"}
 
 
 @pytest.mark.parametrize(
@@ -343,13 +346,21 @@ OF_AXOLOTL = {"loading": "gpu"}
     [
         ("lora_r: 8\n", {"method": "lora", "lora_rank": 8}),
         ("use_peft: true\nload_in_4bit: true\nlora_r: 64\nlora_target_modules: [q_proj, v_proj]\n",
-         {"method": "qlora", "lora_rank": 64, "lora_targets": ["q_proj", "v_proj"], **OF_TRL,
-          "double_quantization": False}),
-        ("use_peft: true\nload_in_4bit: true\nuse_bnb_nested_quant: true\n", {"method": "qlora", **OF_TRL}),
+         {**BITS_OF_TRL, "lora_rank": 64, "lora_targets": ["q_proj", "v_proj"], "double_quantization": False}),
+        ("use_peft: true\nload_in_4bit: true\nuse_bnb_nested_quant: true\n", BITS_OF_TRL),
+        ("use_peft: true\nmodel_name_or_path: Qwen/Qwen3-8B\ntorch_dtype: bfloat16\nmax_seq_length: 8192\n",
+         {**ADAPTERS_OF_TRL, "method": "lora", "lora_targets": ["q_proj", "v_proj"], "loading": "mapped",
+          "seq_len": 8192}),
+        ("use_peft: true\nmodel_name_or_path: EleutherAI/pythia-6.9b\nfp16: true\n",
+         {**ADAPTERS_OF_TRL, "method": "lora", "lora_targets": ["query_key_value"], "loading": "fp32",
+          "precision": "fp16"}),
+        ("use_peft: true\nmodel_name_or_path: ./mine\n", {**ADAPTERS_OF_TRL, "method": "lora", "loading": "fp32"}),
         ("finetuning_type: lora\nlora_rank: 16\nlora_target: all\nquantization_bit: 4\n",
-         {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"], **OF_TRL, **RECOMPUTES}),
-        ("finetuning_type: lora\nlora_rank: 16\nquantization_bit: 4\ndouble_quantization: false\n",
-         {"method": "qlora", "lora_rank": 16, "double_quantization": False, **OF_TRL, **RECOMPUTES}),
+         {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"], "kbit_fp32": "never",
+          **OF_LLAMA_FACTORY}),
+        ("finetuning_type: lora\nquantization_bit: 4\ndouble_quantization: false\ncutoff_len: 512\n",
+         {"method": "qlora", "lora_rank": 8, "double_quantization": False, "kbit_fp32": "never", **OF_LLAMA_FACTORY,
+          "seq_len": 512}),
         ("adapter: qlora\nlora_r: 32\nload_in_4bit: true\n",
          {"method": "qlora", "lora_rank": 32, "kbit_fp32": "below-3", **OF_AXOLOTL}),
         ("adapter: lora\ngradient_checkpointing: true\n",
@@ -358,14 +369,16 @@ OF_AXOLOTL = {"loading": "gpu"}
          {"method": "lora", "checkpointing": "full", **OF_AXOLOTL}),
         ("adapter: lora\nrl: dpo\ngradient_checkpointing: true\n",
          {"method": "lora", "checkpointing": "full", **OF_AXOLOTL}),
-        ("tuner_type: lora\nlora_rank: 8\nquant_bits: 4\n",
-         {"method": "qlora", "lora_rank": 8, "kbit_fp32": "never", "loading": "gpu"}),
+        ("tuner_type: lora\nquant_bits: 4\n",
+         {"method": "qlora", "lora_rank": 8, "lora_dropout": 0.05, "kbit_fp32": "never", **OF_SWIFT}),
+        ("train_type: full\ngradient_checkpointing: false\n", {"checkpointing": "none", "loading": "gpu"}),
         ("adapter: lora\nlora_r: 8\nlora_target_linear: true\nmicro_batch_size: 2\nbf16: auto\n",
          {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"], **OF_AXOLOTL}),
-        ("use_peft: false\nlora_r: 8\nbf16: true\n", {"precision": "bf16"}),
-        ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16", **RECOMPUTES}),
+        ("use_peft: false\nlora_r: 8\nbf16: true\n", {"loading": "fp32", **OF_TRL}),
+        ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16", **OF_LLAMA_FACTORY}),
         ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps
-        ("use_peft: true\nlora_target_modules: null\n", {"method": "lora"}),
+        ("use_peft: true\nlora_target_modules: null\n", {**ADAPTERS_OF_TRL, "method": "lora", "loading": "fp32"}),
+        ("loss_type: chunked_nll\nbf16: true\n", {"precision": "bf16", "chunked_loss": True}),
         ("optim: adamw_8bit\n", {"optimizer": "AdamW8bit"}),
         ("optim: paged_adamw_8bit\n", {"optimizer": "AdamW8bit"}),
         ("optimizer: adamw_bnb_8bit\nbf16: true\n", {"precision": "bf16", "optimizer": "AdamW8bit"}),

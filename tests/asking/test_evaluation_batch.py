@@ -66,6 +66,10 @@ def test_a_training_file_says_it(name: str, text: str) -> None:
         ("finetuning_type: full\nbf16: true\n", 0),
         ("finetuning_type: full\nbf16: true\nval_size: 0.1\neval_strategy: steps\n", 8),
         ("finetuning_type: full\nbf16: true\neval_strategy: 'no'\n", 0),
+        ("tuner_type: full\nbf16: true\n", 0),
+        ("tuner_type: full\nbf16: true\nsplit_dataset_ratio: 0.01\n", 1),
+        ("use_peft: false\nbf16: true\n", 0),
+        ("use_peft: false\nbf16: true\neval_strategy: epoch\n", 8),
         ("bf16: true\n", 8),  # a program of one's own may evaluate by itself
     ],
 )
@@ -75,9 +79,10 @@ def test_a_program_evaluates_what_its_file_gives_it(text: str, sequences: int) -
     question = of("train.yaml")
 
     assert question.evaluated == sequences
-    assert evaluated(question) == ([f"evaluate {sequences} sequences"] if sequences else [])
+    words = f"evaluate {sequences} sequence{'s' if sequences > 1 else ''}"
+    assert evaluated(question) == ([words] if sequences else [])
     shown = run("memory", "--hw", "a100-40g", "--model", "1b", "--args", "train.yaml").out  # the job, and no config
-    assert (f"evaluate {sequences} sequences" in shown) is bool(sequences)
+    assert (words in shown) is bool(sequences)
     assert ("evaluate" in shown) is bool(sequences)
 
 

@@ -131,6 +131,26 @@ def test_what_moves_activations_away_is_refused_and_not_left_out(argument: str) 
     assert "gradient_checkpointing: true" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "micro", "steps"),
+    [
+        ("finetuning_type: full\n", 8, 1),
+        ("use_peft: false\n", 8, 1),
+        ("finetuning_type: full\nper_device_train_batch_size: 2\n", 2, 1),
+        ("use_peft: false\ngradient_accumulation_steps: 4\n", 8, 4),
+    ],
+)
+def test_an_auto_batch_is_the_program_s_where_its_file_says_none(text: str, micro: int, steps: int) -> None:
+    """It is left to a plan where the file is all there is."""
+    Path("ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}')
+    Path("train.yaml").write_text(f"deepspeed: ds.json\n{text}")
+    asked = of("train.yaml").strategy
+
+    assert (asked.micro_batch, asked.accumulation) == (micro, steps)
+    fields = read_arguments("train.yaml").scenario().fields
+    assert ("micro_batch" in fields, "accumulation" in fields) == ("batch_size" in text, "accumulation" in text)
+
+
 def test_two_precisions_in_one_file_are_refused_as_the_trainer_does() -> None:
     Path("train.yaml").write_text("model: 1b\nbf16: true\nfp16: true\n")
     with pytest.raises(DsgenError, match="bf16 and fp16 are both true"):

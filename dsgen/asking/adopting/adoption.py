@@ -151,7 +151,7 @@ def _check_said(said: Scenario) -> None:
 def _with_arguments(said: Scenario, arguments: TrainingArguments, config: Mapping[str, Any]) -> Scenario:
     """What the arguments say, below what a person says; their optimizer is made where the config has none."""
     origin, runs = Origin(arguments.file), bool(config.get("optimizer"))
-    told = {name: value for name, value in arguments.fields.items() if name != "optimizer" or not runs}
+    told = {name: value for name, value in arguments.runs.items() if name != "optimizer" or not runs}
     method = {name: ScenarioValue(value, origin) for name, value in told.items() if name == "method"}
     usual = assemble(scenarios.layers(attrs.evolve(said, fields={**method, **said.fields})), said.deepspeed)
     fields = {
