@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.asking import programs
+from dsgen.asking import training_programs as programs
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue

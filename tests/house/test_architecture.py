@@ -64,6 +64,7 @@ ASSERTS = {
 
 # Module outside families/ that names model types -> whose words they are there.
 NAMING = {
+    "asking.training_programs": "the types for which peft has a choice of matrices",
     "linting.rules.parallel.expert_parallel_refused": "presets of DeepSpeed's AutoEP",
     "linting.rules.tensor_parallelism": "presets of DeepSpeed's AutoTP",
     "proving.sizeless": "the family that turns so many elements of a head, whatever its size",

@@ -5,6 +5,8 @@ model/model_utils/checkpointing.py; ms-swift arguments and trainers/mixin.py; TR
 sft_config.py and scripts/sft.py; peft 0.21 utils/constants.py.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 
