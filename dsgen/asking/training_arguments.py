@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from dsgen.asking import training_programs as programs
+from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
@@ -67,18 +68,13 @@ _OFFLOADS = {
 }
 # Keys of torch's reentrant checkpointing: in gradient_checkpointing_kwargs, and LLaMA-Factory's.
 _REENTRANT = ("use_reentrant", "use_reentrant_gc")
+_SWITCHES = ("true", "false", "auto")
 _LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is what the program has by default
 # What programs call the base model: transformers' examples and LLaMA-Factory, Axolotl, ms-swift.
 _MODELS = ("model_name_or_path", "base_model", "model")
 _ENDINGS = (".yaml", ".yml", ".json")
 # A prompt and an answer of at most so many tokens make a sequence: TRL's trainers that generate.
 _ANSWERS = ("max_prompt_length", "max_completion_length")
-# What says how a model is aligned: Axolotl, ms-swift, LLaMA-Factory; and the arguments of TRL's trainers that do.
-_ALIGNED = ("rl", "rlhf_type", "stage")
-# Training on preferences -> whether a reference model stays beside the one that learns, unless adapters do.
-_PAIRS = {"dpo": True, "ipo": True, "kto": True, "rm": False, "orpo": False, "cpo": False, "simpo": False}
-_GENERATE = ("grpo", "ppo", "rloo", "gkd")
-_OF_GRPO, _OF_DPO = ("num_generations",), ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
 _WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
 # Of the optimizer's steps: argument of TrainingArguments -> path of the wish.
@@ -117,8 +113,8 @@ class TrainingArguments(Value):
 
     @property
     def runs(self) -> dict[str, Any]:
-        """The fields, and the batch that the program takes where its file says none; a script may go on to say one."""
-        return {**(programs.batch(self.values) if self.file.endswith(_ENDINGS) else {}), **self.fields}
+        """The fields, and what runs where the file leaves out what a plan would choose; a script may say more."""
+        return {**(programs.left_out(self.values) if self.file.endswith(_ENDINGS) else {}), **self.fields}
 
     @property
     def evaluated(self) -> int | None:
@@ -127,29 +123,20 @@ class TrainingArguments(Value):
 
     @property
     def uncounted(self) -> tuple[str, ...]:
-        """What such a training holds besides that no plan counts: of preferences, and of answers that it generates."""
-        kind = _aligned(self.values)
-        if kind in _GENERATE:
-            return (
-                f"{self.file} is of {kind.upper()}: what generates its answers and a reference model are not counted; "
-                "--gpu-memory-used SIZE says what they take of every GPU",
-            )
-        pairs, reference = kind in _PAIRS and kind != "kto", _PAIRS.get(kind, False) and "method" not in self.fields
-        if not (pairs or reference):
-            return ()
-        batch = self.fields.get("micro_batch")
-        held = ["the second answer of each pair"] * pairs + ["its reference model"] * reference
-        ways = [f"--micro-batch {2 * batch if batch else 'N'} counts both answers"] * pairs
-        ways += ["--gpu-memory-used SIZE the reference (at stage 3 its share)"] * reference
-        verb = "is" if len(held) == 1 else "are"
-        return (f"{self.file} is of {kind.upper()}: {' and '.join(held)} {verb} not counted; {', '.join(ways)}",)
+        """What such a training holds, or does, that no plan counts."""
+        return tuple(uncounted(self.values, self.file, self.fields))
 
-    def scenario(self) -> Scenario:
-        """What the training wants, as a scenario file with the same fields would say it."""
+    def scenario(self, running: bool = False) -> Scenario:
+        """What the training wants, as a scenario file with the same fields would say it.
+
+        Args:
+            running: As it runs, and not as a plan may complete it.
+        """
         origin = Origin(self.file)
+        fields = self.runs if running else self.fields
         return Scenario(
             profiles={"model": (self.model,) if self.model is not None else ()},
-            fields={name: ScenarioValue(value, origin, TOLD) for name, value in self.fields.items()},
+            fields={name: ScenarioValue(value, origin, TOLD) for name, value in fields.items()},
             sets=tuple(
                 (path, ScenarioValue(self.values[name], origin, TOLD))
                 for name, path in _STEPS.items()
@@ -264,6 +251,14 @@ def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
                 todo="Write gradient_checkpointing: true instead to see the run that keeps them on the GPU.",
                 code="refused",
             )
+    recomputes = values.get("gradient_checkpointing")
+    if isinstance(recomputes, str) and recomputes not in (*_SWITCHES, *_OFFLOADS["gradient_checkpointing"]):
+        raise mistake(
+            f"gradient_checkpointing is {show(recomputes)}",
+            must="it must be true or false: other ways to recompute are not counted",
+            where=path,
+            code="refused",
+        )
     if values.get("bf16") is True and values.get("fp16") is True:
         raise mistake(
             "bf16 and fp16 are both true",
@@ -304,17 +299,6 @@ def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments 
     except DsgenError:  # none that the Trainer fills in
         said = {}
     return attrs.evolve(source, of=path, beside={**source.beside, **said}), told
-
-
-def _aligned(values: Mapping[str, Any]) -> str:
-    """How the model is aligned, in small letters; empty where it is not."""
-    words = [str(values[name]).lower() for name in _ALIGNED if values.get(name)]
-    known = next((word for word in words if word in (*_PAIRS, *_GENERATE)), "")
-    if known:
-        return known
-    if any(name in values for name in _OF_GRPO):
-        return "grpo"
-    return "dpo" if any(values.get(name) for name in _OF_DPO) else ""
 
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from dsgen import catalog
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["batch", "evaluates", "kbit_fp32", "loading", "lora_fp32", "nested", "targets", "with_defaults"]
+__all__ = ["evaluates", "kbit_fp32", "left_out", "loading", "lora_fp32", "nested", "targets", "with_defaults"]
 
 _AXOLOTL, _LLAMA_FACTORY, _SWIFT, _TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -65,12 +65,17 @@ _OF_PEFT = {
     **dict.fromkeys(_FUSED, ("query_key_value",)),
     "gpt2": ("c_attn",),
 }
-# Sequences and passes of a step where nobody says any: the Trainer's, of which ms-swift has its own for the first.
-_BATCH_OF = {
-    _LLAMA_FACTORY: {"micro_batch": 8, "accumulation": 1},
-    _TRL: {"micro_batch": 8, "accumulation": 1},
+_OF_TRAINER = "per_device_train_batch_size"  # of TrainingArguments, and of no program's own
+# What a plan chooses where a file leaves it out, and a run does by default: the Trainer's batch, of which ms-swift has
+# its own, and no checkpointing.
+_BATCH = {"micro_batch": 8, "accumulation": 1}
+_LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
+    _LLAMA_FACTORY: _BATCH,
+    _TRL: _BATCH,
     _SWIFT: {"micro_batch": 1},
+    _AXOLOTL: {"checkpointing": "none"},
 }
+_OF_A_TRAINER = {**_BATCH, "checkpointing": "none"}
 _DTYPES = ("dtype", "torch_dtype")  # of the weights that TRL loads: fp32 where nobody says another
 
 
@@ -147,9 +152,12 @@ def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:
     return [*_OF_PEFT.get(types[-1], ())] or None if types else None
 
 
-def batch(values: Mapping[str, Any]) -> Mapping[str, int]:
-    """Field of a scenario -> what the program takes of the batch where its file says nothing."""
-    return _BATCH_OF.get(_program(values) or "", {})
+def left_out(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Field of a scenario -> what the program does where its file says nothing, and a plan would choose."""
+    program = _program(values)
+    if program is None:
+        return _OF_A_TRAINER if _OF_TRAINER in values else {}
+    return _LEFT_OUT[program]
 
 
 def evaluates(values: Mapping[str, Any]) -> int | None:
@@ -158,13 +166,16 @@ def evaluates(values: Mapping[str, Any]) -> int | None:
     Axolotl takes the micro-batch where nobody says another, ms-swift one, LLaMA-Factory and TRL the Trainer's default.
     """
     program = _program(values)
-    said = next((values[name] for name in _BATCHES if _is_count(values.get(name))), None)
-    if said is not None or program is None:
+    said = next((int(values[name]) for name in _BATCHES if _is_count(values.get(name))), None)
+    if said is not None:
         return said
+    if program is None:  # a program may evaluate by itself, unless it is told not to
+        told = [name for name in _EVALUATED[_LLAMA_FACTORY] if name in values]
+        return 0 if told and all(values[name] in _NOTHING for name in told) else None
     if all(values.get(name) in _NOTHING for name in _EVALUATED[program]):
         return 0
-    default = values.get("micro_batch_size") if program == _AXOLOTL else _DEFAULTS[program].get(_BATCHES[0])
-    return default if _is_count(default) else None
+    default: Any = values.get("micro_batch_size") if program == _AXOLOTL else _DEFAULTS[program].get(_BATCHES[0])
+    return int(default) if _is_count(default) else None
 
 
 def _is_count(value: Any) -> bool:

@@ -157,8 +157,14 @@ def fields_from(options: dict[str, Any], names: Iterable[str]) -> dict[str, Scen
     }
 
 
-def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
-    """The scenario that a file and the options say together; the options win, and the file over arguments (--args)."""
+def scenario_from(file: str | None, options: dict[str, Any], running: bool = False) -> Scenario:
+    """The scenario that a file and the options say together; the options win, and the file over arguments (--args).
+
+    Args:
+        file: A scenario.
+        options: The options of the command line; those that are read here are taken out.
+        running: Arguments count as they run, and not as a plan may complete them.
+    """
     arguments = options.pop("arguments", None)
     fields = fields_from(options, FIELDS)
     said = Scenario(
@@ -175,11 +181,11 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
     )
     if arguments is None:
         return merge(read(file), said) if file else said
-    wanted = _wanted_by(arguments)
+    wanted = _wanted_by(arguments, running)
     return merge(merge(wanted, read(file)) if file else wanted, said)
 
 
-def _wanted_by(path: str) -> Scenario:
+def _wanted_by(path: str, running: bool) -> Scenario:
     """What a training program's arguments want; what of it is not counted, and a config that runs already, is said."""
     from dsgen.asking.training_arguments import read_arguments
     from dsgen.linting.sources import named_by
@@ -190,7 +196,7 @@ def _wanted_by(path: str) -> Scenario:
         notes.append(f"{path} names {named[0].name}, which is not looked at here: --config {path} is about that one")
     for note in notes:
         click.echo(f"warning: {note}", err=True)
-    return told.scenario()
+    return told.scenario(running)
 
 
 def arguments_option(function: F) -> F:
@@ -284,7 +290,7 @@ def _job_and_config(
     file: str | None, config: str | None, options: dict[str, Any], arguments: str | None = None
 ) -> tuple[Job, Source | None]:
     """The job that a scenario file and the options make, on as many GPUs as the config beside it says; and that."""
-    said = scenario_from(file, {**options, "arguments": arguments if config is None else None})
+    said = scenario_from(file, {**options, "arguments": arguments if config is None else None}, running=True)
     if config is None:
         return assemble(layers(said), said.deepspeed), None
     import attrs

@@ -66,6 +66,8 @@ def room_line(gpu: Place) -> str:
     read = card(gpu)
     if not read.outside:
         return ""
+    if read.room <= 0:
+        return f"what lies outside torch takes {gib(read.outside)} of {gib(gpu.limit_bytes)} GiB: nothing is left to it"
     less = f"{gib(gpu.limit_bytes)} less {gib(read.outside)} outside torch"
     given = "; what else is reserved is given back first" if read.runs else ""
     return f"allocated, with the allocator's holes, must stay below {gib(read.room)} GiB ({less}){given}"

@@ -3,15 +3,20 @@ what fails first."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dsgen.asking.memory_questions import Footprint
-from dsgen.memory import Verdict
+from dsgen.memory import MemoryEstimate, Verdict
+from dsgen.memory.card_numbers import card
+from dsgen.memory.first_failure import Failure, first_to_fail
 from dsgen.memory.later import lacking
 from dsgen.report import footprints
+from dsgen.report.bars import at_once
 from dsgen.shapes.units import gib
 
-__all__ = ["headroom_data", "headroom_line", "verdict_line"]
+if TYPE_CHECKING:
+    from dsgen.asking.memory_questions import Footprint  # a render asks no such question
+
+__all__ = ["headroom_data", "headroom_line", "training_line", "verdict_line"]
 
 _IN = {"gpu": "", "host": ", in host RAM", "nvme": ", on NVMe"}
 
@@ -29,8 +34,7 @@ def verdict_line(footprint: Footprint) -> str:
 def headroom_line(footprint: Footprint) -> str:
     """What a GPU keeps free and why, or lacks; and the phase that would fail first, wherever that is."""
     gpu, first = footprint.memory.gpu, footprint.first_to_fail
-    fails = "fails" if first is not None and first.verdict is Verdict.DOES_NOT_FIT else "would fail"
-    last = f"{first.words} {fails} first{_IN[first.place]}" if first is not None else f"{gpu.phase} {fails} first"
+    last = _last(footprint.memory, first)
     if gpu.verdict is Verdict.UNCERTAIN:
         lacks = gib(gpu.high_bytes - gpu.limit_bytes)
         where = ", where the allocator's holes are largest" if gpu.overhead_bytes else ""  # a CPU has no context
@@ -40,6 +44,24 @@ def headroom_line(footprint: Footprint) -> str:
     if first is not None and first.verdict is not Verdict.FITS:
         return f"{gib(gpu.limit_bytes - gpu.high_bytes)} GiB stay free while it trains; {last}"
     return f"{gib(_free(footprint))} GiB stay free for what is not counted; {last}"
+
+
+def training_line(memory: MemoryEstimate) -> str:
+    """What torch has of a GPU, what stays free while a plan trains, and what would fail first; empty on a CPU."""
+    gpu = memory.gpu
+    read = card(at_once(gpu))
+    if not read.outside:
+        return ""
+    spare = gpu.limit_bytes - gpu.high_bytes
+    left = f"{gib(spare)} stay free" if spare >= 0 else f"up to {gib(-spare)} may be lacking"
+    return f"torch must stay below {gib(read.room)} GiB, {left}; {_last(memory, first_to_fail(memory, ()))}"
+
+
+def _last(memory: MemoryEstimate, first: Failure | None) -> str:
+    fails = "fails" if first is not None and first.verdict is Verdict.DOES_NOT_FIT else "would fail"
+    return (
+        f"{first.words} {fails} first{_IN[first.place]}" if first is not None else f"{memory.gpu.phase} {fails} first"
+    )
 
 
 def _free(footprint: Footprint) -> int:

@@ -10,6 +10,7 @@ from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import needs, schedules
 from dsgen.report.bars import FULL, at_once, card_line, place_line, rounded
+from dsgen.report.headroom import training_line
 from dsgen.strategies.strategies import describe
 
 __all__ = ["fit", "headline", "text"]
@@ -31,7 +32,8 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
     memory, speed = chosen.memory, chosen.speed
     places = {"GPU": memory.gpu, "host": memory.host, **({"NVMe": memory.nvme} if memory.nvme.peak_bytes else {})}
     lines = [headline(config), *(place_line(label, place) for label, place in places.items())]
-    lines.insert(2, f"      {card_line(at_once(memory.gpu))}")
+    card = card_line(at_once(memory.gpu)), training_line(memory)
+    lines[2:2] = [f"      {line}" for line in card if line]
     network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
     low, high = (rounded(speed * share) for share in speed_interval(job, chosen.strategy))
     lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from dsgen.allocators import allocator_settings
 from dsgen.jobs.model_configs import hardware_of, network_of
 from dsgen.shapes.errors import mistake
 from dsgen.simulating import answers, child, failures
@@ -69,6 +70,10 @@ def simulate(request: Request, *, python: str | None = None, timeout_seconds: fl
     """
     if not timeout_seconds > 0:
         raise mistake(f"timeout_seconds is {timeout_seconds!r}", must="it must be more than 0")
+    try:
+        allocator_settings.parse(request.run.alloc_conf)
+    except ValueError as error:
+        raise mistake(f"alloc_conf is {request.run.alloc_conf!r}", must=str(error), code="bad-value") from None
     interpreter = python or sys.executable
     absent = None if python else next((name for name in _PACKAGES if find_spec(name) is None), None)
     if absent is not None:

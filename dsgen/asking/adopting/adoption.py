@@ -10,20 +10,18 @@ import attrs
 from dsgen.asking.adopting.scenario_text import scenario_text
 from dsgen.asking.memory_questions import CHOSEN, Question, ask_config
 from dsgen.asking.plan_questions.speedups import Speedups, speedups
+from dsgen.asking.refusals import refusals
 from dsgen.asking.training_arguments import TrainingArguments
 from dsgen.documents.writing import write_new_yaml
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue
-from dsgen.linting.linter import lint
 from dsgen.linting.sources import Source
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
-from dsgen.rendering.judgement import WEIGHED, facts
 from dsgen.shapes.errors import DsgenError, mistake
-from dsgen.shapes.findings import Severity
 from dsgen.shapes.layers import Origin, Rank, same, show
 
 __all__ = ["Adoption", "adopt"]
@@ -195,8 +193,7 @@ def _count(value: Any) -> int | None:
 
 def _check_config(job: Job, source: Source) -> None:
     """Refuse what DeepSpeed, or the program before it, refuses."""
-    heard = lint(source.document, target=source.target, deepspeed=job.version, facts=facts(job))
-    errors = [item for item in heard if item.severity is Severity.ERROR and item.rule not in WEIGHED]
+    errors = refusals(job, source.document, source.target)
     if not errors:
         return
     first, more = errors[0], len(errors) - 1

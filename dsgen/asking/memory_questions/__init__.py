@@ -5,12 +5,12 @@ from __future__ import annotations
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.config_questions import ask_config, given, question
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
-from dsgen.asking.memory_questions.first_failure import Failure
 from dsgen.asking.memory_questions.footprints import Footprint, answer
 from dsgen.asking.memory_questions.loaders import BY_PROGRAM, evaluating_as_rendered, for_program, under_zero_init
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said
 from dsgen.asking.memory_questions.scenario_questions import ask
+from dsgen.memory.first_failure import Failure
 
 __all__ = [
     "BY_PROGRAM",

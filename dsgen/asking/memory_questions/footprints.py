@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import attrs
 
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, counterfactuals
-from dsgen.asking.memory_questions.first_failure import Failure, first_to_fail
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory.conversions import Conversion, Unconverted, conversions, unconverted, written
 from dsgen.memory.evaluating import Evaluation, evaluation, most_sequences
+from dsgen.memory.first_failure import Failure, first_to_fail
 from dsgen.memory.later import Later, later
 
 __all__ = ["Footprint", "answer"]
@@ -75,6 +75,7 @@ def answer(
         DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.
     """
     evaluated = evaluation(question.job, question.strategy, question.evaluated)
+    question = attrs.evolve(question, notes=(*question.notes, *_refused(question)))
     return Footprint(
         question=question,
         memory=estimate(question.job, question.strategy),
@@ -88,3 +89,15 @@ def answer(
         conversions=conversions(question.job, question.strategy),
         unconverted=unconverted(question.job, question.strategy),
     )
+
+
+def _refused(question: Question) -> Iterator[str]:
+    """That DeepSpeed, or the program before it, does not start with the config."""
+    if question.subject is None:
+        return
+    from dsgen.asking.refusals import refusals  # memory without a config asks no rule
+
+    document = question.subject.document
+    for first in refusals(question.job, document, question.subject.target.name)[:1]:
+        at = f"{document.name}:{first.line}" if document.text else document.name
+        yield f"{at}: it does not start: {first.message}; dsgen lint shows it, dsgen rule {first.code} explains"

@@ -146,7 +146,7 @@ def observe(question: Question, readings: Mapping[str, int | str]) -> tuple[Obse
     if not readings:
         return ()
     memory = estimate(question.job, question.strategy)
-    sizes = _checked(readings, memory.gpu)
+    sizes = _checked(readings, question.job.hardware.gpu_memory_bytes)
     expected = {reading: _expected(memory, reading) for reading in sizes}
     plain = [Observation(reading=name, bytes=size, expected=expected[name]) for name, size in sizes.items()]
     if all(one.within for one in plain):
@@ -159,8 +159,8 @@ def _runs_of(reading: str, near: list[_Explaining]) -> tuple[OtherRun, ...]:
     return tuple(OtherRun(options, words, expected[reading]) for options, words, expected in near)
 
 
-def _checked(readings: Mapping[str, int | str], gpu: Place) -> dict[str, int]:
-    """The readings in bytes."""
+def _checked(readings: Mapping[str, int | str], sold: int) -> dict[str, int]:
+    """The readings in bytes; nvidia-smi shows what torch cannot have too."""
     sizes: dict[str, int] = {}
     for reading, given in readings.items():
         if reading not in READINGS:
@@ -168,10 +168,10 @@ def _checked(readings: Mapping[str, int | str], gpu: Place) -> dict[str, int]:
                 f"observed has {reading!r}", must=f"it must be one of {', '.join(READINGS)}", code="bad-value"
             )
         sizes[reading] = size = _size(f"observed {reading}", given)
-        if size > gpu.limit_bytes:
+        if size > sold:
             raise mistake(
                 f"--observed {reading} is {gib(size)} GiB",
-                must=f"the GPU has {gib(gpu.limit_bytes)}",
+                must=f"the GPU has {gib(sold)}",
                 todo="It is of one GPU. Another card: --hw.",
                 code="contradiction",
             )

@@ -1,0 +1,23 @@
+"""What of a config stops DeepSpeed, or the program before it, for a job."""
+
+from __future__ import annotations
+
+from dsgen.documents.document import Document
+from dsgen.jobs.job import Job
+from dsgen.linting.linter import lint
+from dsgen.rendering.judgement import WEIGHED, facts
+from dsgen.shapes.findings import Finding, Severity
+
+__all__ = ["refusals"]
+
+
+def refusals(job: Job, document: Document, target: str) -> list[Finding]:
+    """The errors of the linter, but for those that a plan weighs itself.
+
+    Args:
+        job: What trains.
+        document: The config.
+        target: The program that loads it, as `--target` takes it.
+    """
+    heard = lint(document, target=target, deepspeed=job.version, facts=facts(job))
+    return [item for item in heard if item.severity is Severity.ERROR and item.rule not in WEIGHED]
