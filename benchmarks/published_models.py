@@ -139,7 +139,8 @@ def model_of(record: Mapping[str, Any]) -> Model:
         if _inner(profile) == _inner(made) and all(getattr(profile, one) == getattr(made, one) for one in _COMPARED):
             same = made.tied_embeddings if litgpt or "tied" in facts else profile.tied_embeddings
             longest = max(profile.max_positions, made.max_positions)
-            return attrs.evolve(profile, tied_embeddings=same, max_positions=longest)
+            dropped = profile.dropout and not litgpt  # its GPT drops nothing
+            return attrs.evolve(profile, tied_embeddings=same, max_positions=longest, dropout=dropped)
     return made
 
 

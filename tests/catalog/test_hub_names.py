@@ -31,6 +31,15 @@ DIFFERING: tuple[tuple[str, dict[str, int]], ...] = (
     ("microsoft/Phi-4-reasoning", {"max_positions": 32768}),
     ("codellama/CodeLlama-70b-hf", {"vocab_size": 32016, "max_positions": 16384}),
     ("Qwen/Qwen2-0.5B", {"max_positions": 131072}),
+    ("Qwen/Qwen2.5-Math-1.5B-Instruct", {"max_positions": 4096}),
+    ("Qwen/Qwen2.5-14B-Instruct-1M", {"max_positions": 1010000}),
+    ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", {"max_positions": 131072}),
+    ("huggyllama/llama-7b", {"max_positions": 2048}),
+    ("huggyllama/llama-13b", {"max_positions": 2048}),
+    ("teknium/OpenHermes-2.5-Mistral-7B", {"vocab_size": 32002}),
+    ("mistralai/Magistral-Small-2506", {"max_positions": 40960}),
+    ("mistralai/Devstral-Small-2507", {"max_positions": 131072}),
+    ("ibm-granite/granite-3.0-8b-instruct", {"max_positions": 4096}),
 )
 
 
@@ -83,7 +92,68 @@ def test_an_unknown_repository_names_the_nearest_and_asks_for_its_config() -> No
     assert "config.json" in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "told"), [("granite-3.1-8b", True), ("codestral", True), ("lama-2-7b", False)])
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("Qwen/Qwen2-1.5B", "qwen2.5-1.5b"),
+        ("Qwen/Qwen2-72B", "qwen2.5-72b"),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "llama-3.1-8b"),
+        ("NousResearch/Hermes-3-Llama-3.2-3B", "llama-3.2-3b"),
+        ("nvidia/Llama-3.1-Nemotron-70B-Instruct-HF", "llama-3.1-70b"),
+        ("mistralai/Codestral-22B-v0.1", "mistral-small-22b"),
+        ("deepseek-ai/deepseek-math-7b-base", "deepseek-llm-7b"),
+        ("deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct", "deepseek-v2-lite"),
+        ("ibm-granite/granite-3.2-8b-instruct", "granite-3.1-8b"),
+        ("allenai/OLMoE-1B-7B-0125", "olmoe-1b-7b"),
+        ("EleutherAI/pythia-160m-deduped", "pythia-160m"),
+    ],
+)
+def test_a_repository_of_another_s_shape_is_that_model_to_the_last_fact(name: str, profile: str) -> None:
+    assert facts(name) == facts(profile)
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("granite-3.3-8b", "granite-3.3-8b"),
+        ("granite-3.2-2b", "granite-3.1-2b"),
+        ("codestral-22b", "mistral-small-22b"),
+        ("ministral-8b", "ministral-8b"),
+        ("mistral-large", "mistral-large-123b"),
+        ("qwen2-1.5b", "qwen2.5-1.5b"),
+        ("qwen-1.5-14b", "qwen1.5-14b"),
+        ("deepseek-math-7b", "deepseek-llm-7b"),
+        ("deepseek-coder-v2-lite", "deepseek-v2-lite"),
+        ("falcon-3-10b", "falcon3-10b"),
+        ("llama-33b", "llama-30b"),
+        ("phi-1_5", "phi-1.5"),
+        ("solar", "solar-10.7b"),
+        ("olmoe", "olmoe-1b-7b"),
+        ("THUDM/GLM-4-9B-0414", "glm-4-9b-0414"),
+    ],
+)
+def test_a_model_is_found_by_what_people_call_it(name: str, profile: str) -> None:
+    assert catalog.find("model", name).name == profile
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [
+        ("ibm-granite/granite-3.3-8b-base", "granite-3.3-8b or"),
+        ("starcoder2", "starcoder2-3b or starcoder2-7b or starcoder2-15b"),
+        ("ministral", "ministral-8b or"),
+        ("devstral-small", "mistral-small-24b"),
+        ("deepseek-coder-5.7b", "deepseek-coder-6.7b or"),
+        ("falcon3-1b", "falcon3-10b or falcon3-7b or falcon3-3b"),
+        ("pythia-12", "pythia-12b"),
+    ],
+)
+def test_a_size_or_a_base_that_is_not_known_offers_its_kin(name: str, offered: str) -> None:
+    with pytest.raises(DsgenError, match=f"did you mean (?s:.)*{offered}"):
+        catalog.find("model", name)
+
+
+@pytest.mark.parametrize(("name", "told"), [("command-r", True), ("internlm2.5-7b", True), ("lama-2-7b", False)])
 def test_a_name_that_is_no_near_miss_is_told_of_config_json(name: str, told: bool) -> None:
     with pytest.raises(DsgenError) as error:
         catalog.find("model", name)
@@ -133,6 +203,8 @@ def test_the_index_holds_names_as_the_hub_writes_them() -> None:
         ("unsloth/Mistral-Nemo-Base-2407-bnb-4bit", "mistral-nemo-12b"),
         ("unsloth/Mistral-Small-24B-Instruct-2501-unsloth-bnb-4bit", "mistral-small-24b"),
         ("unsloth/tinyllama-bnb-4bit", "tinyllama-1.1b"),
+        ("unsloth/Magistral-Small-2506-unsloth-bnb-4bit", "mistral-small-24b"),
+        ("unsloth/granite-3.2-8b-instruct-bnb-4bit", "granite-3.1-8b"),
     ],
 )
 def test_a_repository_that_holds_another_s_weights_again_is_that_model(mirror: str, name: str) -> None:

@@ -28,6 +28,8 @@ LLAMA: dict[str, object] = {
     "num_hidden_layers": 32,
     "vocab_size": 32000,
 }
+# Defaults that a profile writes, because the one that it extends says otherwise.
+AGAIN: tuple[tuple[str, object], ...] = (("dropout", False), ("q_lora_rank", 0), ("sliding_window", 0))
 
 
 def facts_of(name: str) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def read(config: dict[str, Any]) -> Model:
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.yaml")))
 def test_facts_survive_the_round_trip(name: str) -> None:
     facts = facts_of(name)
-    said = {fact: value for fact, value in facts.items() if (fact, value) != ("sliding_window", 0)}  # the default
+    said = {fact: value for fact, value in facts.items() if (fact, value) not in AGAIN}
     assert model_from_hf(to_hf_config(facts), WHERE) == said
 
 
