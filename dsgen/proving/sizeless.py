@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.families import family_of
 from dsgen.families.gptj import ROTARY
 from dsgen.families.hf_config import to_hf_config
 from dsgen.shapes.profiles import Model
@@ -16,6 +17,7 @@ _LAYERS = 2  # one would hide a fault between two layers: prefetch and gather ne
 _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
 _SHARED = 2  # query heads for each key head, where some share one
 _HEAD = 8  # the smallest that rotary embeddings take without padding
+_OTHERS = 2  # elements of a head for each that is turned, where others are not
 _VOCABULARY, _POSITIONS, _WINDOW = 256, 64, 16
 _EXPERTS, _GROUPED, _CHOSEN, _INNER = 4, 16, 2, 32  # two for each of the eight groups that deepseek_v3 has by default
 _RANK = 16  # of compressed queries and keys
@@ -29,7 +31,9 @@ def sibling(model: Model) -> dict[str, Any]:
     """
     grouped = 1 < model.kv_heads < model.attention_heads
     heads = _HEADS * _SHARED if grouped else _HEADS
-    head = ROTARY if model.architecture == "gptj" else _HEAD  # it turns so many elements of a head, whatever its size
+    rotated = family_of(model).rotated
+    # Some turn so many elements of a head, whatever its size: all of it in GPT-J, and in Phi there are others.
+    head = ROTARY if model.architecture == "gptj" else _OTHERS * (rotated.elements if rotated else 0) or _HEAD
     sizes: dict[str, Any] = {
         "layers": _LAYERS,
         "attention_heads": heads,

@@ -55,6 +55,15 @@ def test_heads_that_are_wider_than_the_model_stay_so() -> None:
     assert sibling({**LLAMA, "head_dim": 128})["head_dim"] * 8 == small["hidden_size"]
 
 
+@pytest.mark.parametrize(("share", "kept"), [(0.4, 0.5), (0.5, 0.5), (0.2, 0.25), (1.0, 1.0)])
+def test_rope_turns_whole_pairs_of_a_head(share: float, kept: float) -> None:
+    """Phi-2 turns 32 of 80; of 8 these were 3, which no pairs are."""
+    small = sibling({**LLAMA, "partial_rotary_factor": share, "rope_parameters": {"partial_rotary_factor": share}})
+
+    assert small["partial_rotary_factor"] == kept
+    assert small["rope_parameters"] == {"partial_rotary_factor": kept}
+
+
 @pytest.mark.parametrize(
     ("kinds", "kept"),
     [

@@ -39,6 +39,7 @@ _LOW_RANK_KEYS = ("q_lora_rank", "kv_lora_rank")
 _PER_LAYER = ("layer_types", "no_rope_layers", "attention_layers", "mlp_layer_types")
 _BY_NUMBER = ("mlp_only_layers", "global_attn_every_n_layers")
 _FACTORS = ("short_factor", "long_factor")  # of rotary frequencies: one for each pair of a head's numbers
+_SHARE = "partial_rotary_factor"  # of a head that rope turns
 
 
 def sibling(config: Mapping[str, Any], tp: int = 1, *, wide: bool = False, sharing: int = 2) -> dict[str, Any]:
@@ -114,14 +115,22 @@ def _size_heads(small: dict[str, Any], config: Mapping[str, Any], hidden: int, h
     _put(small, _HEAD_DIM_KEYS, size)
     if _is_size(config.get("rotary_dim")):
         small["rotary_dim"] = size // 2
+    small |= _whole_pairs(config, size)
     for name in ("rope_scaling", "rope_parameters"):
         section = config.get(name)
         if not isinstance(section, Mapping):
             continue
-        share = config.get("partial_rotary_factor", section.get("partial_rotary_factor", 1.0))
+        share = config.get(_SHARE, section.get(_SHARE, 1.0))
         pairs = int(size * share) // 2 if isinstance(share, (int, float)) else size // 2
         short = {key: section[key][:pairs] for key in _FACTORS if isinstance(section.get(key), list)}
-        small[name] = {**section, **short}
+        small[name] = {**section, **short, **_whole_pairs(section, size)}
+
+
+def _whole_pairs(section: Mapping[str, Any], size: int) -> dict[str, float]:
+    """The share of a head that rope turns, where it would be an odd number of elements: 3 of 8 at Phi-2's 0.4."""
+    share = section.get(_SHARE)
+    turned = int(size * share) if isinstance(share, float) else 0
+    return {_SHARE: (turned + 1) / size} if turned % 2 else {}
 
 
 def _choose_layers(small: dict[str, Any], config: Mapping[str, Any]) -> None:
