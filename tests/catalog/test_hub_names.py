@@ -40,6 +40,9 @@ DIFFERING: tuple[tuple[str, dict[str, int]], ...] = (
     ("mistralai/Magistral-Small-2506", {"max_positions": 40960}),
     ("mistralai/Devstral-Small-2507", {"max_positions": 131072}),
     ("ibm-granite/granite-3.0-8b-instruct", {"max_positions": 4096}),
+    ("Qwen/Qwen1.5-MoE-A2.7B-Chat", {"max_positions": 32768}),
+    ("HuggingFaceTB/SmolLM-360M", {"max_positions": 2048}),
+    ("openlm-research/open_llama_13b", {"max_positions": 2048}),
 )
 
 
@@ -129,6 +132,10 @@ def test_a_repository_of_another_s_shape_is_that_model_to_the_last_fact(name: st
         ("phi-1_5", "phi-1.5"),
         ("solar", "solar-10.7b"),
         ("olmoe", "olmoe-1b-7b"),
+        ("smollm-1.7b", "smollm2-1.7b"),
+        ("glm4.5-air", "glm-4.5-air"),
+        ("stablelm-2-1_6b", "stablelm-2-1.6b"),
+        ("codeqwen", "codeqwen1.5-7b"),
         ("THUDM/GLM-4-9B-0414", "glm-4-9b-0414"),
     ],
 )
