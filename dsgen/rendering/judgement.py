@@ -81,6 +81,8 @@ def _warned_of(plan: Plan) -> Iterator[str]:
     training, strategy = plan.job.training, plan.chosen.strategy
     if strategy.offload_optimizer == "nvme":
         yield "zero_optimization.offload_optimizer.device"
+    elif strategy.offload_param == "nvme":  # as of adapters, whose optimizer is small
+        yield "zero_optimization.offload_param.device"
     if strategy.precision == "fp32" and plan.job.hardware.vendor != "cpu":
         yield from ("bf16.enabled", "fp16.enabled")
     if (strategy.stage, strategy.precision, plan.job.version) == (0, "bf16", _FORGETS):

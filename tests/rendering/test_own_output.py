@@ -26,6 +26,7 @@ CONFIGS = sorted((Path(__file__).resolve().parents[2] / "golden" / "configs").gl
 # A scenario that asks for a switch for debugging: the linter says what it costs, and render says the same.
 ASKED_FOR = {"profiler-and-comms": ["profiler-left-on"]}
 ON_NVME = "optimizer-on-nvme-not-resumed"  # what DeepSpeed does not do of it, whoever asked for it
+PARAMETERS_ON_NVME = "parameters-on-nvme-not-resumed"
 
 WISHES: tuple[dict[str, Any], ...] = (
     {},
@@ -108,7 +109,11 @@ def test_a_golden_config_is_clean_under_plain_lint(path: Path, capsys: pytest.Ca
 
 def test_a_config_that_is_rendered_now_is_clean_under_plain_lint_but_for_what_was_asked(spread: list[Config]) -> None:
     for config in spread:
-        asked = {"profiler-left-on": "comms_logger.enabled", ON_NVME: "zero_optimization.offload_optimizer.device"}
+        asked = {
+            "profiler-left-on": "comms_logger.enabled",
+            ON_NVME: "zero_optimization.offload_optimizer.device",
+            PARAMETERS_ON_NVME: "zero_optimization.offload_param.device",
+        }
         for rule, path, message in loud(lint_config(config, deepspeed=config.plan.job.version)):
             assert asked.get(rule) == path, message
             assert any(message in warning for warning in config.warnings)
@@ -136,6 +141,14 @@ def test_a_spread_of_renders_says_what_every_rule_says_of_it(spread: list[Config
         "profiler-left-on",
         ON_NVME,
     }
+
+
+def test_adapters_of_a_base_on_nvme_are_told_what_the_linter_tells() -> None:
+    """Their optimizer is small and stays on the GPU, which a rule warns of that is asked for a key of the planner's."""
+    config = dsgen.render(dsgen.profile("generic-24g") | dsgen.profile("175b") | {"training": {"method": "lora"}})
+
+    assert [item.rule for item in config.findings] == [PARAMETERS_ON_NVME]
+    assert loud(config.findings) == loud(with_its_job(config))
 
 
 def test_what_the_linter_calls_an_error_is_refused_before_anything_is_written(
