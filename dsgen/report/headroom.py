@@ -54,7 +54,8 @@ def training_line(memory: MemoryEstimate) -> str:
         return ""
     spare = gpu.limit_bytes - gpu.high_bytes
     left = f"{gib(spare)} stay free" if spare >= 0 else f"up to {gib(-spare)} may be lacking"
-    return f"torch must stay below {gib(read.room)} GiB, {left}; {_last(memory, first_to_fail(memory, ()))}"
+    first = first_to_fail(memory, ())
+    return f"torch must stay below {gib(read.room)} GiB, {left}; {_last(memory, first and first._replace(step=0))}"
 
 
 def _last(memory: MemoryEstimate, first: Failure | None) -> str:

@@ -158,7 +158,9 @@ def test_one_number_is_given_once() -> None:
 
 def test_what_no_card_can_show_is_refused() -> None:
     question = asked(dsgen.job(JOB), None)
-    with pytest.raises(DsgenError, match=r"the GPU has 79\.2"):
+    (whole,) = observe(question, {"nvidia-smi": 80 * GIB})  # more than torch can have, and what the card has
+    assert whole.bytes == 80 * GIB
+    with pytest.raises(DsgenError, match=r"the GPU has 80\.0"):
         observe(question, {"reserved": 90 * GIB})
     with pytest.raises(DsgenError, match="it must be one of allocated, reserved, nvidia-smi"):
         observe(question, {"used": 50 * GIB})

@@ -151,6 +151,38 @@ def test_an_auto_batch_is_the_program_s_where_its_file_says_none(text: str, micr
     assert ("micro_batch" in fields, "accumulation" in fields) == ("batch_size" in text, "accumulation" in text)
 
 
+def test_a_trainer_that_is_told_nothing_of_checkpoints_makes_none() -> None:
+    """A plan is free to: the file is what it completes."""
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}')
+    Path("train.yaml").write_text("deepspeed: ds.json\nbf16: true\nper_device_train_batch_size: 4\n")
+    assert of("train.yaml").strategy.checkpointing is False
+    assert "checkpointing" not in read_arguments("train.yaml").scenario().fields
+    assert read_arguments("train.yaml").scenario(running=True).fields["checkpointing"].value == "none"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("torch_compile: true", "torch.compile is not counted"),
+        ("predict_with_generate: true", "what an evaluation generates is not counted"),
+        ("torch_empty_cache_steps: 4", "dsgen simulate --empty-cache-steps 4"),
+    ],
+)
+def test_what_no_plan_counts_is_said(said: str, told: str) -> None:
+    Path("train.yaml").write_text(f"bf16: true\n{said}\n")
+    (words,) = read_arguments("train.yaml").uncounted
+    assert words.startswith("train.yaml: ")
+    assert told in words
+    Path("train.yaml").write_text(f"bf16: true\n{said.partition(':')[0]}: false\n")
+    assert read_arguments("train.yaml").uncounted == ()
+
+
+def test_another_way_to_checkpoint_is_refused() -> None:
+    Path("train.yaml").write_text("bf16: true\ngradient_checkpointing: selective\n")
+    with pytest.raises(DsgenError, match="gradient_checkpointing is selective"):
+        read_arguments("train.yaml")
+
+
 def test_two_precisions_in_one_file_are_refused_as_the_trainer_does() -> None:
     Path("train.yaml").write_text("model: 1b\nbf16: true\nfp16: true\n")
     with pytest.raises(DsgenError, match="bf16 and fp16 are both true"):

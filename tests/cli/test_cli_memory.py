@@ -373,3 +373,12 @@ def test_a_card_that_others_fill_is_refused(run: Run) -> None:
     assert (code, out) == (2, "")
     assert "hardware.gpu_memory_used is 40.0 GiB" in err
     assert "nothing would be left for the training" in err
+
+
+def test_a_config_that_does_not_start_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
+    both = tmp_path / "both.json"
+    both.write_text('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "fp16": {"enabled": true}}')
+    told = " ".join(run(*MAIN, "--config", str(both))[1].split())
+
+    assert "both.json:1: it does not start: fp16 and bf16 are both enabled" in told
+    assert "dsgen rule DSG600 explains" in told

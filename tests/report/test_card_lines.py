@@ -31,11 +31,36 @@ def test_what_a_render_tells_of_reserved_holds_what_memory_replays(stage: int, h
     assert shown_least <= float(long[3]) <= shown_most
 
 
+@pytest.mark.parametrize(("hardware", "model"), [("a100-40g", "7b"), ("h100-80g", "8b"), ("rtx4090-24g", "qwen3-8b")])
+def test_a_render_tells_what_is_left_as_memory_does(hardware: str, model: str) -> None:
+    method = "qlora" if hardware == "rtx4090-24g" else "full"
+    job = {"hw": hardware, "model": model, "gpus": 4, "method": method}
+    config = dsgen.render(job)
+    gpu = config.plan.chosen.memory.gpu
+    line = re.search(rf"^      torch must stay below ({NUMBER}) GiB, ({NUMBER}) stay free; (\w+) would fail first$",
+                     summary.text(config), re.M)  # fmt: skip
+    told = memory.text(dsgen.memory(job), 200)
+
+    assert line is not None
+    assert len(line[0]) <= 80
+    assert f"must stay below {line[1]} GiB" in told
+    assert float(line[2]) == pytest.approx((gpu.limit_bytes - gpu.high_bytes) / 2**30, abs=0.06)
+    assert line[3] in ("forward", "backward", "step", "load", "init")
+
+
+def test_where_all_is_taken_no_number_is_below_0() -> None:
+    told = memory.text(dsgen.memory({"hw": "a100-80g", "model": "1b", "gpus": 8, "gpu_memory_used": "79 GiB"}), 200)
+
+    assert "nothing is left to it" in told
+    assert "below -" not in told
+
+
 def test_of_a_cpu_nobody_reads_nvidia_smi() -> None:
     job = {"hw": "cpu", "model": "125m", "gpus": 2, "zero_stage": 0, "tp": 1, "micro_batch": 1}
     rendered, footprint = summary.text(dsgen.render(job)), dsgen.memory(job)
     told, card = memory.text(footprint, 80), memory.data(footprint)["card"]
 
+    assert "must stay below" not in rendered
     for text in (rendered, told):
         assert re.search(rf"^      tensors take {NUMBER} GiB of a rank's RAM; no allocator reserves more$", text, re.M)
         assert not re.search("nvidia|torch allocates|holes", text)
