@@ -39,7 +39,7 @@ _DRAWN = ("svg", "html")
 @click.option("--config", metavar="FILE", help=_CONFIG)
 @arguments_option
 @click.option("--compare", multiple=True, metavar="STRATEGY...", help=_COMPARE)
-@click.option("--what-if", "what_if", metavar="FIELD=VALUE,...", help=_WHAT_IF)
+@click.option("--what-if", "what_ifs", metavar="FIELD=VALUE,...", multiple=True, help=_WHAT_IF)
 @click.option("--tokens", metavar="N", help=_TOKENS)
 @click.option("--deadline", metavar="TIME", help=_DEADLINE)
 @scenario_options
@@ -51,7 +51,7 @@ def command(
     config: str | None,
     arguments: str | None,
     compare: tuple[str, ...],
-    what_if: str | None,
+    what_ifs: tuple[str, ...],
     tokens: str | None,
     deadline: str | None,
     form: str,
@@ -73,6 +73,10 @@ def command(
         asked = "--config" if config else "--compare" if compare else "--gpus auto" if auto else "--tokens"
         raise mistake(f"--format {form} and {asked}", must="a plan and --what-if are drawn", code="contradiction",
                       todo="Take --format text or json.")  # fmt: skip
+    if len(what_ifs) > 1:
+        raise mistake(f"--what-if is said {len(what_ifs)} times", must="one field has other values at a time",
+                      code="contradiction", todo=f"Ask each by itself: --what-if {what_ifs[0]}.")  # fmt: skip
+    what_if = next(iter(what_ifs), None)
     _one_question(
         {
             "--config": config,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -62,7 +62,13 @@ class Plan(Value):
     def rejections(self) -> tuple[Rejection, ...]:
         """What cannot run, does not fit, or may not where another surely does."""
         search = self._all
-        return search.rejections if not search.fitting else (*map(doubt, search.uncertain), *search.rejections)
+        return search.rejections if not search.fitting else (*self._doubts(search), *search.rejections)
+
+    def _doubts(self, search: Search) -> Iterator[Rejection]:
+        """What may fit, with what it would gain where that is worth finding out."""
+        for item in search.uncertain:
+            told, gain = doubt(item), item.speed / self.chosen.speed - 1
+            yield told._replace(why=f"{told.why}; {gain:.0%} faster if it does") if gain >= TIE else told
 
 
 def plan(job: Job) -> Plan:
@@ -152,15 +158,15 @@ def _choose(job: Job, ranked: list[Candidate], sure: bool) -> tuple[Candidate, s
     best = max(_trusted(item.strategy, item.speed) for item in ranked)
     near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]
     simplest = min(near, key=_simplicity)  # the first, so the fastest, of the simplest
-    return simplest, first if simplest is fastest else _rather(simplest, fastest)
+    return simplest, first if simplest is fastest else _rather(job, simplest, fastest)
 
 
-def _rather(chosen: Candidate, fastest: Candidate) -> str:
+def _rather(job: Job, chosen: Candidate, fastest: Candidate) -> str:
     """Why one is taken that is not the fastest, true of the two as they are: no discount is a speed."""
     simpler = _simplicity(chosen) < _simplicity(fastest)
     if simpler and _tied(chosen, fastest):
         same = _parts(chosen.strategy, 0)[:2] == _parts(fastest.strategy, 0)[:2]
-        shares = same and chosen.strategy.stage > fastest.strategy.stage
+        shares = same and job.world > 1 and chosen.strategy.stage > fastest.strategy.stage
         fewer = "shares more of the states than" if shares else "simpler than"
         return f"{fewer} {fastest.strategy}, and as fast within the model's error"
     faster = f"{fastest.speed / chosen.speed - 1:.0%} faster"

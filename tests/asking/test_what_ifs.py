@@ -148,6 +148,17 @@ def test_every_quantity_is_searched_and_told_in_its_unit(field: str, values: lis
             assert winner({**said, "set": {path: value}}) == strategy
 
 
+def test_what_wins_between_two_values_alone_is_not_missed() -> None:
+    """At both ends checkpointing and the optimizer on the CPU win, and between them neither of the two."""
+    ends = {"hw": "a100-40g", "model": "7b", "nodes": 2, "network": "ethernet-25g"}
+    answer = dsgen.what_if(ends, "seq_len", [2048, 8192])
+    assert answer.cases[0].winner == answer.cases[1].winner
+    assert answer.turns
+    assert answer.turns[0].before == answer.turns[-1].after == answer.cases[0].winner
+    for one, other in itertools.pairwise(answer.turns):
+        assert one.after == other.before
+
+
 def test_gpus_are_searched_in_the_steps_that_the_values_share() -> None:
     told = dsgen.what_if({**JOB, "network": "ib-hdr-200g"}, "gpus", [16, 4096])
 
@@ -232,6 +243,8 @@ def test_a_scenario_file_is_varied(tmp_path: Path) -> None:
         ("lora_targets=q_proj+v_proj,all-linear", "lora_targets", (["q_proj", "v_proj"], ["all-linear"])),
         ("model=70b,7b", "model", ("70b", "7b")),
         ("gpu_memory=24GiB,40GiB", "gpu_memory", ("24GiB", "40GiB")),
+        ("torch=2.4,2.10", "torch", ("2.4", "2.10")),
+        ("transformers=4.57,5.0", "transformers", ("4.57", "5.0")),
     ],
 )
 def test_words_of_the_command_line_are_read(text: str, field: str, values: tuple[Any, ...]) -> None:

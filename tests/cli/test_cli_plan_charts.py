@@ -20,6 +20,13 @@ def test_a_plan_is_drawn(run):
     assert html.count("<svg") == 3  # strategies, GPUs, length
 
 
+def test_the_curve_over_gpus_has_fewer_and_more_nodes_than_were_said(run):
+    _, html, _ = run("plan", *MAIN, "--nodes", "2", "--network", "ib-hdr-200g", "--format", "html")
+    curve = html[html.index("speed over GPUs") :]
+    assert "GPUs in a node" not in html
+    assert all(f">{count}<" in curve for count in (4, 8, 16, 32, 64))
+
+
 def test_a_field_is_drawn(run):
     asked = ("plan", *MAIN, "--what-if", "seq_len=2048,4096,8192")
     code, svg, _ = run(*asked, "--format", "svg")

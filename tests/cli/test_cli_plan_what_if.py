@@ -52,7 +52,7 @@ def test_between_networks_the_bandwidth_is_told_at_which_the_choice_changes() ->
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["seq_len=1024,2048"], "the choice does not change: ZeRO-2, checkpointing wins at each of these values"),
+        (["seq_len=1800,2048"], "the choice does not change: ZeRO-2, checkpointing wins at each of these values"),
         (["training.lr=1e-4,1e-5"], "the choice does not change: ZeRO-2, checkpointing wins at each of these values"),
         (["gpus=8,7", "--global-batch", "64"], "wins at each of these values that has a plan"),
     ],
@@ -107,6 +107,7 @@ def test_an_assumed_network_is_said_once_for_each_size() -> None:
         (["--what-if", "network=ethernet-10g,ib-hdr-200g"], "a network joins nodes"),
         (["--what-if", "seq_len=1,2", "--compare", "zero3"], "are two questions"),
         (["--what-if", "file=a,b"], "unknown field file"),
+        (["--what-if", "seq_len=1,2", "--what-if", "gpus=4,8"], "--what-if is said 2 times"),
     ],
 )
 def test_bad_input_is_one_error(arguments: list[str], said: str) -> None:

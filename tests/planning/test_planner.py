@@ -233,6 +233,9 @@ def test_what_may_fit_is_rejected_with_its_interval_where_another_surely_fits(ma
         assert item.memory.verdict is Verdict.UNCERTAIN
         assert doubts[item.strategy].missing_bytes == gpu.high_bytes - gpu.limit_bytes
         assert doubts[item.strategy].why.startswith(f"may not fit: needs {gib(gpu.least_bytes)} to ")
+        gain = item.speed / planned.chosen.speed - 1
+        assert doubts[item.strategy].why.endswith(f"; {gain:.0%} faster if it does") is (gain >= 0.05)
+    assert any("faster" in doubt.why for doubt in doubts.values())
     layouts = {describe(layout) for layout in doubts}
     assert {"plain data parallel, checkpointing", "ZeRO-2, checkpointing"} <= layouts
 

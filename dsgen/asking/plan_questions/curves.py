@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from dsgen.asking.plan_questions.what_ifs import WhatIf, what_if
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario
@@ -32,8 +34,15 @@ def curves(scenario: Scenario, job: Job) -> Iterator[WhatIf]:
     for field, values in (("gpus", gpus), ("network", networks), ("seq_len", lengths)):
         if len(values) > 1:
             try:
-                answer = what_if(scenario, field, values, turning=False)
+                answer = what_if(_free(scenario) if field == "gpus" else scenario, field, values, turning=False)
             except DsgenError:  # no value has a plan
                 continue
             if sum(case.plan is not None for case in answer.cases) > 1:
                 yield answer
+
+
+def _free(scenario: Scenario) -> Scenario:
+    """The scenario with as many nodes as its GPUs need, whatever was said of them."""
+    below = _free(scenario.below) if scenario.below is not None else None
+    fields = {name: value for name, value in scenario.fields.items() if name != "nodes"}
+    return attrs.evolve(scenario, fields=fields, below=below)

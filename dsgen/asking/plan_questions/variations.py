@@ -24,6 +24,7 @@ _ALIASES = {"hardware": "hw", **{path: field for field, path in FIELDS.items()}}
 _NOT_ONE = ("file", "set")  # fields of a scenario that hold many things
 _TOGETHER = "+"  # between the names of a value that is a list
 _LISTS = ("lora_targets",)
+_TEXTS = ("deepspeed", "torch", "transformers", "liger")  # 2.10 is no number
 _COUNTS = ("gpus", "nodes")  # fields that decide whether there is a network
 
 
@@ -82,7 +83,7 @@ def _paths(name: str) -> tuple[str, ...]:
 
 def parsed(field: str, word: str) -> Any:
     """A value as it was typed: names of profiles and releases are text, and so is what is no JSON."""
-    if field in KINDS or field == "deepspeed":
+    if field in (*KINDS, *_TEXTS):
         return word
     if field in _LISTS:
         return word.split(_TOGETHER)

@@ -167,6 +167,10 @@ def _turns(scenario: Scenario, field: str, cases: Sequence[Case]) -> Iterator[Tu
         return known[value]
 
     for low, high in itertools.pairwise(sorted(known)):
+        if high - low > max(2 * step, CLOSE * low):  # one that wins between two values at which another does
+            middle = _middle(low, high, step)
+            winner(middle if step else number(spelled(middle, like)) or middle)
+    for low, high in itertools.pairwise(sorted(one for one, won in known.items() if won is not None)):
         for last, first, searched in _between(low, high, step, winner, like):
             words = (spelled(last, like), spelled(first, like), winner(last) or NOTHING, winner(first) or NOTHING)
             yield Turn(*words, searched)
