@@ -12,7 +12,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Parts, Room, Verdict, estimate, fits, resident_bytes, room, sequence_bytes
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers, choose
-from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
+from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, places_are_pinned, strategy
 
 __all__ = ["ENOUGH", "FILLED", "Candidate", "Matters", "Search", "search", "sized"]
 
@@ -97,12 +97,22 @@ def search(job: Job, matters: Matters | None = None, *, all_where_none_fits: boo
             surely fit by now; None for all. The fastest are weighed first, so most of the others never are. Where
             nothing fits all of them are.
         all_where_none_fits: Also those of which it is clear that they cannot surely fit.
+
+    Where nothing surely fits, optimizer and parameters of full training are tried in every place: the one alone too.
     """
+    usual = _searched(job, matters, all_where_none_fits)
+    if usual.fitting or job.training.method != "full" or places_are_pinned(job):
+        return usual
+    wide = _searched(job, matters, all_where_none_fits, everywhere=True)
+    return wide if wide.fitting else usual
+
+
+def _searched(job: Job, matters: Matters | None, all_where_none_fits: bool, everywhere: bool = False) -> Search:
     rejections: dict[int, Rejection] = {}
     tried: list[_Trial] = []
     divided: dict[int, tuple[tuple[int, int, int], ...] | str] = {}  # by the tensor-parallel degree alone
     sizes: dict[tuple[int, int, str, str], tuple[Buffers, Room, int]] = {}
-    for number, layout in enumerate(layouts(job)):
+    for number, layout in enumerate(layouts(job, everywhere)):
         if isinstance(layout, Rejection):
             rejections[number] = layout
             continue

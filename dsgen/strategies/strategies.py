@@ -23,6 +23,7 @@ __all__ = [
     "default_sequences",
     "describe",
     "layouts",
+    "places_are_pinned",
     "strategy",
 ]
 
@@ -108,10 +109,15 @@ def describe(layout: Layout) -> str:
     return f"{words}, checkpointing" if layout.checkpointing else words
 
 
-def layouts(job: Job) -> Iterator[Layout | Rejection]:
-    """Every layout worth trying for a Job, and those that facts or pins exclude."""
+def layouts(job: Job, everywhere: bool = False) -> Iterator[Layout | Rejection]:
+    """Every layout worth trying for a Job, and those that facts or pins exclude.
+
+    Args:
+        job: The job.
+        everywhere: Optimizer and parameters in every place, as where a pin names one.
+    """
     pinned = {pin.field for pin in job.pins}
-    asked = bool({"offload_optimizer", "offload_param"} & pinned)
+    asked = everywhere or places_are_pinned(job)
     precisions = ("bf16", "fp16", "fp32") if "precision" in pinned else (best_precision(job),)
     degrees = _degrees(job)
     for precision, stage, tp in itertools.product(precisions, (0, 1, 2, 3), degrees):
@@ -138,6 +144,11 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
                 speaks[places] = first(job, layout) or (None if tp == 1 or "tp" in pinned else unasked(job, layout))
             why = speaks[places]
             yield layout if why is None else Rejection(layout=layout, why=why)
+
+
+def places_are_pinned(job: Job) -> bool:
+    """Whether somebody says where optimizer or parameters lie."""
+    return any(pin.field in ("offload_optimizer", "offload_param") for pin in job.pins)
 
 
 def _offloads(job: Job, stage: int) -> tuple[tuple[str, str], ...]:

@@ -251,6 +251,22 @@ def test_every_layout_is_chosen_ranked_or_rejected(make_job):
         assert tried == told
 
 
+@pytest.mark.parametrize(
+    ("card", "model", "gpus", "ram"), [("l40s-48g", "qwen2.5-32b", 8, 256), ("a100-40g", "7b", 1, 40)]
+)
+def test_where_nothing_surely_fits_every_place_is_tried(make_job, card, model, gpus, ram):
+    """The optimizer alone on NVMe fits, where a plan said of what it usually tries that it may not."""
+    facts = {"cluster.gpus": gpus, "hardware.host_memory": f"{ram} GiB"}
+    tight, roomy = make_job(card, model, **facts), make_job(card, model, **{"cluster.gpus": gpus})
+    usual = {describe(item) for item in layouts(tight) if not isinstance(item, Rejection)}
+
+    planned = plan(tight)
+    assert planned.chosen.sure
+    assert describe(planned.chosen.strategy) not in usual
+    assert (planned.chosen.strategy.offload_optimizer, planned.chosen.strategy.offload_param) == ("nvme", "none")
+    assert describe(plan(roomy).chosen.strategy) in usual
+
+
 CARDS = (
     *((name, 8) for name in ("rtx3090-24g", "rtx4090-24g", "l40s-48g", "a100-40g", "a100-80g", "h100-80g", "v100-32g")),
     ("t4-16g", 4),
