@@ -21,6 +21,7 @@ FAST, SLOW = ({**JOB, "nodes": 2, "network": name} for name in ("ib-hdr-200g", "
     ("text", "said"),
     [
         ("zero3", {"stage": 3}),
+        ("ZeRO-3", {"stage": 3}),
         ("zero0", {"stage": 0}),
         ("zero1,tp=4", {"stage": 1, "tp": 4}),
         ("zero2 offload=cpu", {"stage": 2, "offload_optimizer": "cpu"}),

@@ -81,8 +81,8 @@ def _read(word: str) -> Iterator[tuple[str, Any]]:
 
 def _one(word: str) -> tuple[str, Any]:
     name, equals, value = word.partition("=")
-    if word in _STAGES:
-        return "stage", _STAGES[word]
+    if (stage := _STAGES.get(word.lower().replace("zero-", "zero"))) is not None:  # a plan prints ZeRO-3
+        return "stage", stage
     if word in _SWITCHES:
         return "checkpointing", _SWITCHES[word]
     if equals and name in _COUNTS:
