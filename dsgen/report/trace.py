@@ -60,6 +60,8 @@ def _intervals(time: Timeline, rows: dict[str, int]) -> Iterator[dict[str, Any]]
         more: dict[str, Any] = {"module": one.module} if one.module else {}
         if one.bytes:
             more["bytes"] = one.bytes
+        if one.sizes:
+            more["sizes"] = one.sizes
         if _at(one.alone) < _at(one.seconds):
             more["alone_us"] = _at(one.alone)
         yield _event(rows[one.queue], one.name, one.sort, one.begin, one.seconds, more)

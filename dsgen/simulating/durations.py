@@ -8,7 +8,7 @@ from typing import Any
 from dsgen import kernels
 from dsgen.kernels import Rates
 
-__all__ = ["adam_seconds", "contention", "flops", "host_seconds", "link", "seconds"]
+__all__ = ["adam_seconds", "contention", "flops", "host_seconds", "link", "seconds", "sizes"]
 
 _KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
           "all-to-all": "all_to_all"}  # fmt: skip
@@ -101,6 +101,17 @@ def adam_seconds(elements: int, size_bytes: int, rates: Rates, ranks_per_node: i
         bytes_per_element=size_bytes / max(elements, 1),
         launcher=launcher,
     )
+
+
+def sizes(entry: Sequence[Any]) -> str:
+    """Of a product or attention, as `Interval.sizes` says them; empty of all else."""
+    if entry[0] == "product":
+        *_, m, n, k, batch, dtype = entry
+        return f"{f'{batch} x ' if batch > 1 else ''}{m} x {n} x {k}, {dtype}"
+    if entry[0] == "attention":
+        _, _, _, _, _, batch, heads, _, queries, keys, head, _, _, dtype = entry
+        return f"{batch} x {heads} heads, {queries} x {keys} x {head}, {dtype}"
+    return ""
 
 
 def flops(entry: Sequence[Any]) -> float:

@@ -178,7 +178,7 @@ def intervals(clocks: Clocks) -> tuple[Interval, ...]:
                 shown.append(task)
     drawn = [
         Interval(task.queue.name, task.sort, task.name, _begin(task), _end(task) - _begin(task), task.bytes, task.work,
-                 task.module, _place(task, places))
+                 task.module, _place(task, places), task.sizes)
         for task in shown
     ]  # fmt: skip
     drawn += [

@@ -23,6 +23,7 @@ class Task:
         sort: The part that it counts as.
         name: Operator, kernel or collective.
         bytes: Read, written or sent; 0 of products and attention.
+        sizes: Of products and attention, as `Interval.sizes`; else empty.
         phase: Number of the phase in which the host queues it.
         module: The model's module that the host is in; empty outside.
         begin, end: Seconds from the begin of the step; None until it is known.
@@ -31,7 +32,7 @@ class Task:
 
     __slots__ = (
         "before", "begin", "bytes", "cause", "end", "module", "name", "needs", "phase", "queue", "ready", "shared",
-        "slows", "sort", "work",
+        "sizes", "slows", "sort", "work",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, before: Task | None, needs: tuple[Task, ...], ready: float) -> None:
@@ -39,6 +40,7 @@ class Task:
         self.work = self.slows = 0.0
         self.shared = False
         self.sort = self.name = MARK
+        self.sizes = ""
         self.bytes, self.phase, self.module = 0, 0, ""
         self.begin: float | None = None
         self.end: float | None = None

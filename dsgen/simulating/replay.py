@@ -213,6 +213,8 @@ class _Replay:
         if name == _FOUR_BIT:
             self._clocks.pay(four_bit_seconds(self._rates, 1))
         task = self._put(self._clocks.stream(stream), seconds, sort, name, size)
+        if not size:
+            task.sizes = durations.sizes(entry)
         if word != "copy":
             task.shared = True
         elif entry[6]:

@@ -38,6 +38,8 @@ class Interval(NamedTuple):
         module: The model's module in which it is queued: "model.layers.3.mlp.up_proj"; empty outside.
         cause: Place in `Timeline.intervals` of what it waited for last on another queue; -1 where that is the host, or
             the work before it on its own.
+        sizes: "4096 x 11008 x 4096, bf16" of m x k by k x n as m x n x k; "1 x 32 heads, 4096 x 4096 x 128, bf16" of
+            attention: sequences, heads, queries, keys and a head; empty of all else.
     """
 
     queue: str
@@ -49,6 +51,7 @@ class Interval(NamedTuple):
     alone: float
     module: str
     cause: int
+    sizes: str = ""
 
 
 class EnteredPhase(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
@@ -114,6 +115,17 @@ def test_what_others_slow_tells_what_it_would_take_alone(events: list[dict[str, 
     assert slowed
     assert all(one["args"]["alone_us"] < one["dur"] for one in slowed)
     assert all(one["cat"] in ("memory-bound", "products", "attention") for one in slowed)
+
+
+def test_a_product_and_an_attention_tell_their_sizes(events: list[dict[str, Any]]) -> None:
+    told = {cat: {one["args"].get("sizes", "") for one in events if one.get("cat") == cat and one["ph"] == "X"}
+            for cat in ("products", "attention", "memory-bound")}  # fmt: skip
+
+    assert all(re.fullmatch(r"(\d+ x )?\d+ x \d+ x \d+, (bf16|fp16|fp32)", one) for one in told["products"])
+    assert all(re.fullmatch(r"\d+ x \d+ heads, \d+ x \d+ x \d+, (bf16|fp16|fp32)", one) for one in told["attention"])
+    assert told["products"]
+    assert told["attention"]
+    assert told["memory-bound"] <= {""}
 
 
 def test_the_counter_tells_the_bytes_of_the_gpu(events: list[dict[str, Any]]) -> None:
