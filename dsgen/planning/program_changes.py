@@ -12,10 +12,13 @@ from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
 from dsgen.memory.trained import wide_adapters
 from dsgen.planning.launchers import best_launcher, starting_words
+from dsgen.shapes.layers import Origin, Override, Rank
+from dsgen.shapes.pins import Pin
 from dsgen.strategies.buffers import EIGHT_BITS
+from dsgen.strategies.strategies import FAST_LINKS
 from dsgen.strategies.wishes import allowed
 
-__all__ = ["ProgramChange", "program_changes"]
+__all__ = ["ProgramChange", "degrees", "program_changes"]
 
 CUDNN_BEATS = 3  # the first release of FlashAttention that is as fast as cuDNN's kernel (docs/kernels.md)
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, as in remedies)
@@ -24,6 +27,8 @@ SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, 
 # Keys that a plan leaves to a person: DeepSpeed's own accounts of them, and other people's, differ.
 _HPZ = "zero_optimization.zero_hpz_partition_size"
 _QWZ = "zero_optimization.zero_quantized_weights"
+_TP = "tp"
+_DEGREES = (2, 4, 8)
 _ANEW: Any = attrs.NOTHING  # a field of a job that follows from its keys, worked out of them anew
 
 
@@ -59,6 +64,9 @@ class ProgramChange(NamedTuple):
 
     def applied(self, job: Job) -> Job:
         """The job whose program does so."""
+        if self.field == _TP:
+            pin = Pin(_TP, (self.value,), Override(_TP, self.value, Origin(self.option), Rank.USER))
+            return attrs.evolve(job, pins=(*job.pins, pin))
         if self.key:
             section, name = self.field.split(".")
             tree = {**job.deepspeed, section: {**job.deepspeed.get(section, {}), name: self.value}}
@@ -81,6 +89,17 @@ def program_changes(job: Job) -> Iterator[ProgramChange]:
         words = "weights on their way in 8 bits (qwZ of ZeRO++: watch that the loss is as without it)"
         yield ProgramChange(_QWZ, True, words, True)
     yield from (change for change in told if not change.same)
+
+
+def degrees(job: Job) -> Iterator[ProgramChange]:
+    """AutoTP over PCIe, which no plan tries: it costs more than it saves, but it may not where a network is slower."""
+    fast = job.hardware.intra_node_link in FAST_LINKS
+    if job.nodes == 1 or fast or job.training.method != "full" or any(pin.field == _TP for pin in job.pins):
+        return
+    for degree in _DEGREES:
+        if job.gpus_per_node % degree == 0:
+            words = f"AutoTP, {degree} GPUs share each layer over PCIe, and less passes between the nodes"
+            yield ProgramChange(_TP, degree, words, True)
 
 
 def _of_wishes(job: Job) -> Iterator[ProgramChange]:

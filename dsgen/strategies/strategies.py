@@ -15,6 +15,7 @@ from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.constraints import DEGREE, Setup, first, refusals, unasked
 
 __all__ = [
+    "FAST_LINKS",
     "Layout",
     "Rejection",
     "Strategy",
@@ -38,6 +39,7 @@ _OFFLOADS = {
     2: (("none", "none"), ("cpu", "none")),
     3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "cpu"), ("nvme", "nvme")),
 }
+FAST_LINKS = ("nvlink", "xgmi")  # between the GPUs of a node
 _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.4
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
@@ -165,8 +167,8 @@ def _degrees(job: Job) -> tuple[int, ...]:
         return tuple(sorted(asked))
     if job.undivided_batch:
         return (1,)  # AutoTP's fewer replicas could share the batch, but nobody asks for it this way
-    if job.hardware.intra_node_link not in ("nvlink", "xgmi"):
-        return (1,)  # over PCIe the all-reduce of every layer costs more than it saves
+    if job.hardware.intra_node_link not in FAST_LINKS:
+        return (1,)  # over PCIe the all-reduce of every layer costs more than it saves; several nodes are offered it
     return tuple(tp for tp in (1, 2, 4, 8) if _degree(job, tp))
 
 

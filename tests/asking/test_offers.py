@@ -12,7 +12,7 @@ from constraint_cases import T5
 import dsgen
 from dsgen.asking.plan_questions.offers import FREE_GAIN, MOST_OFFERS, OTHER_GAIN, offers
 from dsgen.planning.planner import offloaded, plan
-from dsgen.planning.program_changes import program_changes
+from dsgen.planning.program_changes import degrees, program_changes
 from dsgen.report import offers as report
 from dsgen.report import plan as plan_report
 from dsgen.report import summary
@@ -250,3 +250,21 @@ def test_zeropp_is_not_asked_for_in_one_node_nor_where_it_is_said(make_job, key,
 
     both = {"zero_optimization.zero_hpz_partition_size", "zero_optimization.zero_quantized_weights"}
     assert keys == (both - {f"zero_optimization.{key}"} if key else set())
+
+
+def test_autotp_over_pcie_is_offered_between_nodes_that_a_network_slows(make_job):
+    """Of its degrees the fastest, and never in one node, beside NVLink, of adapters, or where a degree is said."""
+    said = {"cluster": {"nodes": 4, "gpus": 32}, "profiles": ["ethernet-25g"]}
+    asked = plan(make_job("rtx4090-24g", "llama-3.1-8b", **said))
+    told = [one for one in offers(asked) if one.change.field == "tp"]
+    every = {degree: dsgen.plan({"hw": "rtx4090-24g", "model": "llama-3.1-8b", "nodes": 4, "network": "ethernet-25g",
+                                 "tp": degree}).chosen for degree in (2, 4, 8)}  # fmt: skip
+
+    assert [one.change.option for one in told] == ["--tp 4"]
+    assert told[0].chosen.speed == pytest.approx(max(one.speed for one in every.values()))
+    assert told[0].gain == pytest.approx(every[4].speed / asked.chosen.speed - 1)
+    alone = make_job("rtx4090-24g", "llama-3.1-8b", cluster={"nodes": 1, "gpus": 8})
+    linked = make_job("a100-40g", "llama-3.1-8b", **said)
+    adapters = make_job("rtx4090-24g", "llama-3.1-8b", **said, **{"training.method": "lora"})
+    pinned = make_job("rtx4090-24g", "llama-3.1-8b", **said, **{"training.tp": 2})
+    assert not any(list(degrees(job)) for job in (alone, linked, adapters, pinned))

@@ -6,7 +6,7 @@ from dsgen.memory.estimates import GATHERS
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.launchers import threads_matter
 from dsgen.planning.planner import TIE, Plan, offloaded, plan
-from dsgen.planning.program_changes import ProgramChange, program_changes
+from dsgen.planning.program_changes import ProgramChange, degrees, program_changes
 from dsgen.shapes.errors import DsgenError
 
 __all__ = ["Offer", "offers"]
@@ -50,7 +50,11 @@ def offers(asked: Plan) -> tuple[Offer, ...]:
     a doubt at no loss of speed; one that trains something else only where the plan as asked offloads and it is
     OTHER_GAIN faster, or where it surely fits and the plan as asked may not.
     """
-    told = [offer for change in program_changes(asked.job) if (offer := _offer(asked, change)) is not None]
+    changes = (*program_changes(asked.job), *degrees(asked.job))
+    told = [offer for change in changes if (offer := _offer(asked, change)) is not None]
+    told = [
+        one for one in told if all(one.gain >= other.gain for other in told if other.change.field == one.change.field)
+    ]
     near = (1 + max((offer.gain for offer in told if offer.change.same), default=0.0)) * (1 - TIE)
 
     def order(offer: Offer) -> tuple[bool, bool, float]:
