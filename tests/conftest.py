@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,8 @@ from dsgen.proving import sessions
 
 TESTS = Path(__file__).parent
 # Rooms and modules whose answers can differ between Pythons: readers of text, numbers as text, sums of floats, the
-# public face, what is golden, the system's words in errors. `nox` runs these on every Python, others on one.
+# public face, what is golden, the system's words in errors. `nox` runs these on every Python, others on one. Of a test
+# with many cases each of the other Pythons runs a third, and they together all; `nox -s everything` runs all on all.
 ACROSS_PYTHONS = (
     "catalog",
     "cli/test_bad_files.py",
@@ -44,7 +48,8 @@ ACROSS_PYTHONS = (
     "memory/test_memory.py",
     "shapes",
 )
-
+OTHERS = (10, 12, 13)  # of Python 3: beside the one that runs everything
+MANY = 6  # cases of a test, of which each of the others runs a share
 
 # Proofs that show one cause in many models, stages and frameworks. File -> what of it `nox` runs on every change: tests
 # or cases by their id. The other proofs of the file have the marker nightly, and `nox -s everything` runs them.
@@ -188,11 +193,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what can differ between Pythons, and what is left to the night; the longest files first."""
     rank = {place: number for number, place in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS).as_posix(), len(LONGEST)))
+    cases = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
-        if is_listed(item.path, ACROSS_PYTHONS):
+        test, _, case = item.nodeid.partition("[")
+        if is_listed(item.path, ACROSS_PYTHONS) and (cases[test] <= MANY or falls_to(case, sys.version_info[1])):
             item.add_marker(pytest.mark.pythons)
         if is_left_to_the_night(item):
             item.add_marker(pytest.mark.nightly)
+
+
+def falls_to(case: str, python: int) -> bool:
+    """Whether a case is of a Python's share; by its id, so that all tests of one scenario share its one render."""
+    return python not in OTHERS or zlib.crc32(case.encode()) % len(OTHERS) == OTHERS.index(python)
 
 
 def is_left_to_the_night(item: pytest.Item) -> bool:
