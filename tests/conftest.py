@@ -189,6 +189,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(OBJECTS)
 
 
+def pytest_unconfigure() -> None:
+    """Search for garbage once more; pytest behind this, and Python's farewell, would go through all that is kept."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what can differ between Pythons, and what is left to the night; the longest files first."""
     rank = {place: number for number, place in enumerate(LONGEST)}
