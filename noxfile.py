@@ -1,6 +1,7 @@
 """Every check of the project as a session: `nox` runs what a change must pass, `nox -s everything` all, `nox -l` lists.
 
-Two sessions run at a time, the longest first: the proofs beside everything else. Their output is printed as each ends.
+Two sessions run at a time, the longest first: the proofs beside everything else, of that all tests of one Python. Their
+output is printed as each ends.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LAUNCH_SECONDS = 1800  # at most, for all real launches together
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 # What `nox` runs, then what takes too long for it.
-EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
+EVERYTHING = ["proof", "tests-3.11", "golden", "tests-3.10", "tests-3.12", "tests-3.13", "docs", "typing", "lint",
               "bench", "nightly", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch",
               "cells", "releases", "coverage", "mutants"]  # fmt: skip
 
@@ -40,7 +41,8 @@ EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 nox.needs_version = ">=2026.10.20"
-nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench"]
+nox.options.sessions = ["proof", "tests-3.11", "golden", "tests-3.10", "tests-3.12", "tests-3.13", "docs", "typing",
+                        "lint", "bench"]  # fmt: skip
 nox.options.parallel = 2
 nox.options.allow_parallel = True  # but for `bench`, which measures
 nox.options.reuse_venv = "yes"

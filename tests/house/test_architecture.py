@@ -292,9 +292,15 @@ def test_ci_runs_every_session() -> None:
 
 
 def default_sessions() -> list[str]:
-    """What `nox` runs, the tests once for each Python."""
-    pythons, sessions = sessions_named("PYTHONS"), sessions_named("nox.options.sessions")
-    return [name for one in sessions for name in ([f"tests-{it}" for it in pythons] if one == "tests" else [one])]
+    """What `nox` runs."""
+    return sessions_named("nox.options.sessions")
+
+
+def test_nox_runs_tests_on_every_python() -> None:
+    default = default_sessions()
+
+    assert len(default) == len(set(default))
+    assert {one for one in default if one.startswith("tests")} == {f"tests-{it}" for it in sessions_named("PYTHONS")}
 
 
 def sessions_named(name: str) -> list[str]:
