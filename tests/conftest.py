@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ from dsgen.proving import sessions
 TESTS = Path(__file__).parent
 # Rooms and modules whose answers can differ between Pythons: readers of text, numbers as text, sums of floats, the
 # public face, what is golden, the system's words in errors. `nox` runs these on every Python, others on one. Of a test
-# with many cases each of the other Pythons runs a third, and they together all; `nox -s everything` runs all on all.
+# with several cases each of the other Pythons runs a third, and they together all; `nox -s everything` runs all on all.
 ACROSS_PYTHONS = (
     "catalog",
     "cli/test_bad_files.py",
@@ -49,7 +48,7 @@ ACROSS_PYTHONS = (
     "shapes",
 )
 OTHERS = (10, 12, 13)  # of Python 3: beside the one that runs everything
-MANY = 6  # cases of a test, of which each of the others runs a share
+FEW = 2  # cases of a test, which each of the others runs; of more it runs its share
 
 # Proofs that show one cause in many models, stages and frameworks. File -> what of it `nox` runs on every change: tests
 # or cases by their id. The other proofs of the file have the marker nightly, and `nox -s everything` runs them.
@@ -200,17 +199,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {place: number for number, place in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS).as_posix(), len(LONGEST)))
     cases = Counter(item.nodeid.partition("[")[0] for item in items)
+    seen: Counter[str] = Counter()
     for item in items:
-        test, _, case = item.nodeid.partition("[")
-        if is_listed(item.path, ACROSS_PYTHONS) and (cases[test] <= MANY or falls_to(case, sys.version_info[1])):
+        test = item.nodeid.partition("[")[0]
+        if is_listed(item.path, ACROSS_PYTHONS) and (cases[test] <= FEW or falls_to(seen[test], sys.version_info[1])):
             item.add_marker(pytest.mark.pythons)
+        seen[test] += 1
         if is_left_to_the_night(item):
             item.add_marker(pytest.mark.nightly)
 
 
-def falls_to(case: str, python: int) -> bool:
-    """Whether a case is of a Python's share; by its id, so that all tests of one scenario share its one render."""
-    return python not in OTHERS or zlib.crc32(case.encode()) % len(OTHERS) == OTHERS.index(python)
+def falls_to(number: int, python: int) -> bool:
+    """Whether a case is of a Python's share, by its number: all tests of one scenario fall to one Python."""
+    return python not in OTHERS or number % len(OTHERS) == OTHERS.index(python)
 
 
 def is_left_to_the_night(item: pytest.Item) -> bool:
