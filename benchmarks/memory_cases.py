@@ -15,9 +15,9 @@ import attrs
 from memory_types import TYPES  # benchmarks/memory_types.py, beside this script
 from memory_types_encoders import ENCODERS
 from memory_types_mixtures import MIXTURES
+from stated_questions import stated_question
 
 from dsgen import catalog
-from dsgen.asking.memory_questions import ask_config, given
 from dsgen.families.hf_config import model_from_hf, to_hf_config
 from dsgen.families.parameters import ALL_LINEAR, parameter_count
 from dsgen.jobs.assembly import assemble
@@ -100,9 +100,8 @@ class Case:
 
     def strategy(self) -> tuple[Job, Strategy]:
         """The job and the strategy that the config means."""
-        question = ask_config(self.job(), given(self.config))
-        checkpointing = bool(self.options["checkpointing"])
-        return question.job, attrs.evolve(question.strategy, checkpointing=checkpointing)
+        question = stated_question(self.job(), self.config, bool(self.options["checkpointing"]))
+        return question.job, question.strategy
 
     def request(self) -> dict[str, Any]:
         """What the simulation is asked."""

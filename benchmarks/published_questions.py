@@ -10,8 +10,9 @@ import attrs
 from published_models import model_of, targets_of  # benchmarks/, beside this script
 from published_reasons import offload_of, stage_of
 from published_sources import GIB, source_of
+from stated_questions import stated_question
 
-from dsgen.asking.memory_questions import Question, ask_config, given
+from dsgen.asking.memory_questions import Question
 from dsgen.families.parameters import block_elements
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
@@ -84,11 +85,9 @@ def question_of(record: Record) -> Question:
         DsgenError: A model or a strategy that dsgen cannot say anything about.
     """
     job = job_of(record)
-    question = ask_config(job, given(config_of(record, job.model)))
+    question = stated_question(job, config_of(record, job.model), record["config"]["checkpointing"])
     training = attrs.evolve(question.job.training, expandable_segments=record["id"] in _GROWING)
-    question = attrs.evolve(question, job=attrs.evolve(question.job, training=training))
-    strategy = attrs.evolve(question.strategy, checkpointing=record["config"]["checkpointing"])
-    return attrs.evolve(question, strategy=strategy)
+    return attrs.evolve(question, job=attrs.evolve(question.job, training=training))
 
 
 # Tokens of a sequence in the mean, where a source trains on several lengths and says so. PEFT's batches are sorted by

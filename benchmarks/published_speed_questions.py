@@ -10,9 +10,10 @@ import attrs
 from published_questions import config_of, job_of  # benchmarks/, beside this script
 from published_speed_facts import TORCH, flash_attention, host_of, launcher, narrow_adapters, really
 from published_speed_reasons import sized
+from stated_questions import stated_question
 
 from dsgen import catalog
-from dsgen.asking.memory_questions import Question, ask_config, given
+from dsgen.asking.memory_questions import Question
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
@@ -58,9 +59,7 @@ def speed_question(record: Record) -> Question:
     job = attrs.evolve(job, training=training, hardware=host_of(job.hardware))
     if job.nodes > 1:
         job = attrs.evolve(job, network=network_of(record))
-    question = ask_config(job, given(_config(record, job)))
-    strategy = attrs.evolve(question.strategy, checkpointing=record["config"]["checkpointing"])
-    return attrs.evolve(question, strategy=strategy)
+    return stated_question(job, _config(record, job), record["config"]["checkpointing"])
 
 
 def assumed_network(record: Record) -> bool:
