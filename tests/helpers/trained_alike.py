@@ -244,8 +244,8 @@ def plain_in_a_fork(case: dict[str, Any]) -> list[float]:
 def sums_in_fp32(case: dict[str, Any]) -> Iterator[None]:
     """Let a CPU multiply fp16 matrices as a GPU does: sums in fp32, rounded once.
 
-    torch 2.13 takes 94 ms for a product (32 x 1024 by 1024 x 1024) that takes this 1 ms, and is as slow at small ones:
-    four cases in fp16 took half of all the time of eleven.
+    A CPU without AVX512-FP16 (children.py makes one of each) takes 94 ms for a product (32 x 1024 by 1024 x 1024) that
+    takes this 1 ms, and as much more for small ones: four cases in fp16 took half of all the time of eleven.
     """
     import torch
 
