@@ -172,6 +172,8 @@ def proof(session: nox.Session) -> None:
     install_proof(session)
     schema_of_installed(session)
     build_operators(session, "--common")
+    # Not compiled when installed (UNCOMPILED): four processes would do it at once, each all of it.
+    session.run("python", "-W", "ignore", "tests/helpers/compiled.py")
     session.run("pytest", "-m", "proof and not nightly", *TOGETHER, *session.posargs)
     if not session.posargs:
         run_examples(session, Path(session.bin) / "python")
