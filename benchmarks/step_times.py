@@ -15,7 +15,7 @@ import argparse
 import json
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -214,6 +214,16 @@ def page(rows: Sequence[Compared]) -> str:
         _row("offload", [row for row in ran if "offload" in str(row.case.config["zero_optimization"])]),
         _row("AutoTP", [row for row in ran if "tensor_parallel" in row.case.config]),
         "",
+        "## By part",
+        "",
+        "What the instant model says more of a part, as a share of the simulated step: kernels that share the GPU with",
+        "a collective count as communication in a simulation, and as traffic here, so that two parts may differ where",
+        "the step does not.",
+        "",
+        "| part | scenarios that have it | its median share of the step | within 5 % | worst |",
+        "| --- | --- | --- | --- | --- |",
+        *_by_part(ran),
+        "",
         f"## The worst {WORST}",
         "",
         "| scenario | error | what differs, of the step |",
@@ -229,6 +239,20 @@ def page(rows: Sequence[Compared]) -> str:
     if refused:
         lines += ["## Not compared", "", *(f"- {_said(row)}: {row.refused}" for row in refused), ""]
     return "\n".join(lines)
+
+
+def _by_part(rows: Sequence[Compared]) -> Iterator[str]:
+    """A row for each part of a step, the largest first."""
+    shares: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        simulated = _together(row.simulated)
+        for name, more in row.differences().items():
+            shares.setdefault(name, []).append((simulated.get(name, 0.0) / row.seconds, more))
+    for name, told in sorted(shares.items(), key=lambda item: -statistics.median(share for share, _ in item[1])):
+        there = [(share, more) for share, more in told if share or more]
+        within = sum(abs(more) <= WITHIN for _, more in there)
+        middle, worst = statistics.median(share for share, _ in there), max((more for _, more in there), key=abs)
+        yield f"| {name} | {len(there)} | {middle:.0%} | {within} of {len(there)} | {worst:+.1%} |"
 
 
 def _stage(row: Compared) -> int:

@@ -39,14 +39,12 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "lora_r": 16,
         "lora_dropout": 0.05,
         "gradient_checkpointing": True,
-        "bf16": True,
         "max_length": 1024,
     },
 }
 _SAME = (
     ("tuner_type", "train_type"),
     ("max_length", "max_seq_length", "max_completion_length"),  # who generates answers has no length of the whole
-    ("bf16", "fp16"),
 )
 # Keys by which a program is given something to evaluate; a share of the data, a set of its own, or when.
 _EVALUATED = {

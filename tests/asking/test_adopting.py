@@ -333,7 +333,7 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
 
 
 # What each program does where its file says nothing.
-OF_TRL = {"checkpointing": "full", "precision": "bf16", "seq_len": 1024}
+OF_TRL = {"checkpointing": "full", "seq_len": 1024}  # and bf16 where the GPU has it, as a plan takes it
 ADAPTERS_OF_TRL = {**OF_TRL, "lora_fp32": False, "lora_rank": 16, "lora_dropout": 0.05}
 BITS_OF_TRL = {**ADAPTERS_OF_TRL, "method": "qlora", "kbit_fp32": "never", "loading": "mapped"}
 OF_LLAMA_FACTORY = {"checkpointing": "full", "reentrant": True, "loading": "gpu-fp32", "seq_len": 2048}
@@ -374,7 +374,7 @@ OF_SWIFT = {"checkpointing": "full", "reentrant": True, "loading": "gpu"}
         ("train_type: full\ngradient_checkpointing: false\n", {"checkpointing": "none", "loading": "gpu"}),
         ("adapter: lora\nlora_r: 8\nlora_target_linear: true\nmicro_batch_size: 2\nbf16: auto\n",
          {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"], **OF_AXOLOTL}),
-        ("use_peft: false\nlora_r: 8\nbf16: true\n", {"loading": "fp32", **OF_TRL}),
+        ("use_peft: false\nlora_r: 8\nbf16: true\n", {"loading": "fp32", "precision": "bf16", **OF_TRL}),
         ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16", **OF_LLAMA_FACTORY}),
         ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps
         ("use_peft: true\nlora_target_modules: null\n", {**ADAPTERS_OF_TRL, "method": "lora", "loading": "fp32"}),
