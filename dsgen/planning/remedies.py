@@ -11,6 +11,7 @@ from dsgen.jobs.releases import ATTENTION, by_release
 from dsgen.planning.candidates import Search, search
 from dsgen.planning.program_changes import program_changes
 from dsgen.shapes.errors import Code, DsgenError, mistake
+from dsgen.shapes.pins import Pin
 from dsgen.shapes.profiles import Network
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection
@@ -56,13 +57,16 @@ def _answer(job: Job, rejections: Sequence[Rejection]) -> _Answer:
         reasons = [reason for reason in reasons if "batch" in reason]
     if not job.pins or (reasons and not all(str(pin.override.origin) for pin in job.pins)):
         return _Answer(reasons[0], "\n  ".join(reasons[1:3]) or None)
-    said = list(dict.fromkeys(str(pin) for pin in job.pins))
+    guilty = _in_the_way(job)
+    said = list(dict.fromkeys(str(pin) for pin in guilty or job.pins))
     pins = " and ".join(said)
     relation = "exclude each other" if len(said) > 1 else "cannot be had"
     if not reasons:
         reasons = [f"{item.pin} leaves no strategy" for item in rejections if item.pin][:1]
     cause = ".\n  ".join(reasons[:3])
-    return _Answer(f"{pins} {relation}", f"{cause}. {_ways_out(job)}")
+    ways = " or ".join(dict.fromkeys(f"drop {pin.override.path}" for pin in guilty))
+    out = f"It works if you {ways}." if ways else "Drop all but one of them."
+    return _Answer(f"{pins} {relation}", f"{cause}. {out}")
 
 
 def _undivided(job: Job, total: int) -> _Answer:
@@ -99,13 +103,14 @@ def _may_fit(job: Job) -> bool:
     return bool(answer.uncertain and not answer.fitting)
 
 
-def _ways_out(job: Job) -> str:
-    ways = []
+def _in_the_way(job: Job) -> list[Pin]:
+    """The pins without which something fits, whatever the others say."""
+    told = []
     for pin in job.pins:
         rest = attrs.evolve(job, pins=tuple(other for other in job.pins if other.override is not pin.override))
         if _fits(rest):
-            ways.append(f"drop {pin.override.path}")
-    return f"It works if you {' or '.join(dict.fromkeys(ways))}." if ways else "Drop all but one of them."
+            told.append(pin)
+    return told
 
 
 def _too_large(job: Job, short: list[Rejection]) -> _Answer:

@@ -186,3 +186,13 @@ def test_a_base_in_4_bits_that_is_too_large_is_told_what_packs_more_or_is_cut(
     }
     for way in offered:
         assert dsgen.plan({**asked, **changes[way]}).chosen
+
+
+def test_a_wish_that_stands_in_nobody_s_way_is_not_named(make_job):
+    facts = {"cluster.gpus": 1, "training.precision": "bf16", "training.checkpointing": "full"}
+    with pytest.raises(dsgen.DsgenError) as told:
+        plan(make_job("t4-16g", "1b", **facts))
+
+    first = str(told.value).splitlines()[0]
+    assert first.startswith("training.precision = bf16")
+    assert first.endswith("cannot be had")
