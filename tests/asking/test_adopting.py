@@ -299,6 +299,19 @@ def test_every_argument_that_the_trainer_compares_is_compared(tmp_path: Path) ->
     assert adopt(said(), held(warm), read_arguments(arguments(tmp_path, same))).text
 
 
+def test_a_program_s_own_batch_is_that_of_an_auto_alone(tmp_path: Path) -> None:
+    told = read_arguments(arguments(tmp_path, "finetuning_type: full\n"))
+    numbers = adopt(said(), held(SMALL), told).text.partition("set:")[0]
+    auto = {**SMALL, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
+    auto.pop("train_batch_size", None)
+    left = adopt(said(), held(auto), told).text.partition("set:")[0]
+
+    assert "micro_batch" not in numbers
+    assert "accumulation" not in numbers
+    assert "micro_batch: 8" in left
+    assert "accumulation: 1" in left
+
+
 def test_arguments_without_any_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DsgenError, match="no argument that a plan follows"):
         read_arguments(arguments(tmp_path, "output_dir: x\n"))

@@ -10,7 +10,7 @@ import attrs
 from dsgen.asking.adopting.scenario_text import scenario_text
 from dsgen.asking.memory_questions import CHOSEN, Question, ask_config
 from dsgen.asking.plan_questions.speedups import Speedups, speedups
-from dsgen.asking.refusals import refusals
+from dsgen.asking.refused_configs import refusals
 from dsgen.asking.training_arguments import TrainingArguments
 from dsgen.documents.writing import write_new_yaml
 from dsgen.jobs import scenarios
@@ -32,6 +32,7 @@ _SAID = {
     "micro-batch": ("micro_batch", "train_micro_batch_size_per_gpu"),
     "accumulation": ("accumulation", "gradient_accumulation_steps"),
 }
+_KEYED = tuple(field for field, _ in _SAID.values())
 _NAME = "scenario.yaml"  # what the scenario is called before it has a file
 
 
@@ -149,7 +150,12 @@ def _check_said(said: Scenario) -> None:
 def _with_arguments(said: Scenario, arguments: TrainingArguments, config: Mapping[str, Any]) -> Scenario:
     """What the arguments say, below what a person says; their optimizer is made where the config has none."""
     origin, runs = Origin(arguments.file), bool(config.get("optimizer"))
-    told = {name: value for name, value in arguments.runs.items() if name != "optimizer" or not runs}
+    left = {field for field, key in _SAID.values() if config.get(key) == "auto"}  # what the program fills in by itself
+    told = {
+        name: value
+        for name, value in arguments.runs.items()
+        if (name in arguments.fields or name not in _KEYED or name in left) and not (name == "optimizer" and runs)
+    }
     method = {name: ScenarioValue(value, origin) for name, value in told.items() if name == "method"}
     usual = assemble(scenarios.layers(attrs.evolve(said, fields={**method, **said.fields})), said.deepspeed)
     fields = {

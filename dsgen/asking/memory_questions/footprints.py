@@ -95,7 +95,7 @@ def _refused(question: Question) -> Iterator[str]:
     """That DeepSpeed, or the program before it, does not start with the config."""
     if question.subject is None:
         return
-    from dsgen.asking.refusals import refusals  # memory without a config asks no rule
+    from dsgen.asking.refused_configs import refusals  # memory without a config asks no rule
 
     document = question.subject.document
     for first in refusals(question.job, document, question.subject.target.name)[:1]:
