@@ -51,7 +51,7 @@ _EVALUATED = {
     _AXOLOTL: ("val_set_size", "test_datasets"),
     _LLAMA_FACTORY: ("val_size", "eval_dataset", "do_eval", "eval_strategy", "evaluation_strategy"),
     _SWIFT: ("val_dataset", "split_dataset_ratio", "eval_dataset"),
-    _TRL: ("eval_strategy",),
+    _TRL: ("eval_strategy", "evaluation_strategy", "do_eval"),
 }
 _BATCHES = ("per_device_eval_batch_size", "eval_batch_size")  # transformers', Axolotl's
 _NOTHING = (None, False, 0, "", "no")

@@ -91,14 +91,14 @@ class _Trial(NamedTuple):
 def search(job: Job, matters: Matters | None = None, *, all_where_none_fits: bool = True) -> Search:
     """Every layout at its best micro-batch; what surely fits, what may, and what is rejected.
 
+    Where nothing surely fits, optimizer and parameters of full training are tried in every place: the one alone too.
+
     Args:
         job: The job.
         matters: Whether a layout is worth weighing whose speed at its largest micro-batch is known, beside those that
             surely fit by now; None for all. The fastest are weighed first, so most of the others never are. Where
             nothing fits all of them are.
         all_where_none_fits: Also those of which it is clear that they cannot surely fit.
-
-    Where nothing surely fits, optimizer and parameters of full training are tried in every place: the one alone too.
     """
     usual = _searched(job, matters, all_where_none_fits)
     if usual.fitting or job.training.method != "full" or places_are_pinned(job):

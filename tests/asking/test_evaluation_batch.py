@@ -70,6 +70,7 @@ def test_a_training_file_says_it(name: str, text: str) -> None:
         ("tuner_type: full\nbf16: true\nsplit_dataset_ratio: 0.01\n", 1),
         ("use_peft: false\nbf16: true\n", 0),
         ("use_peft: false\nbf16: true\neval_strategy: epoch\n", 8),
+        ("use_peft: false\nbf16: true\nevaluation_strategy: steps\n", 8),  # as it was called before
         ("bf16: true\n", 8),  # a program of one's own may evaluate by itself
     ],
 )

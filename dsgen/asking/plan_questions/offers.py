@@ -50,11 +50,9 @@ def offers(asked: Plan) -> tuple[Offer, ...]:
     a doubt at no loss of speed; one that trains something else only where the plan as asked offloads and it is
     OTHER_GAIN faster, or where it surely fits and the plan as asked may not.
     """
-    changes = (*program_changes(asked.job), *degrees(asked.job))
-    told = [offer for change in changes if (offer := _offer(asked, change)) is not None]
-    told = [
-        one for one in told if all(one.gain >= other.gain for other in told if other.change.field == one.change.field)
-    ]
+    told = [offer for change in program_changes(asked.job) if (offer := _offer(asked, change)) is not None]
+    split = [offer for change in degrees(asked.job) if (offer := _offer(asked, change)) is not None]
+    told += sorted(split, key=lambda offer: -offer.gain)[:1]
     near = (1 + max((offer.gain for offer in told if offer.change.same), default=0.0)) * (1 - TIE)
 
     def order(offer: Offer) -> tuple[bool, bool, float]:
