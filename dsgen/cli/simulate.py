@@ -215,9 +215,9 @@ def _options(options: dict[str, Any], **more: Any) -> Options:
 def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
     """A planned and rendered config; what only the engine knows is planned as its nearest."""
     from dsgen import simulating
+    from dsgen.asking.plan_questions.weighing import plan_all_the_same
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import is_scenario, layers
-    from dsgen.planning.planner import plan
     from dsgen.rendering import render
     from dsgen.shapes.errors import mistake
 
@@ -242,7 +242,10 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
         own["attention"], options["attention"] = "math", "eager"
     run = _options(options, **own)
     said = scenario_from(file, options)
-    return simulating.from_rendered(render(plan(assemble(layers(said), said.deepspeed))), run)
+    planned, short = plan_all_the_same(assemble(layers(said), said.deepspeed))
+    if short is not None:
+        click.echo(f"warning: {short.what}; simulated all the same\n  {short.todo}", err=True)
+    return simulating.from_rendered(render(planned), run)
 
 
 def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Request:

@@ -23,8 +23,10 @@ from dsgen.strategies.strategies import Strategy
 __all__ = [
     "TO_FP32",
     "UNIVERSAL",
+    "Afterwards",
     "Conversion",
     "Unconverted",
+    "afterwards",
     "conversions",
     "scales_of",
     "tied_elements",
@@ -80,6 +82,25 @@ class Unconverted(NamedTuple):
 
     name: str
     reason: str
+
+
+class Afterwards(NamedTuple):
+    """What a checkpoint takes, and what comes of it behind training.
+
+    Attributes:
+        written: Part -> bytes on disk, as `written` has them.
+        conversions: What each script takes that turns it into something else.
+        unconverted: The scripts that stop at it.
+    """
+
+    written: dict[str, int]
+    conversions: tuple[Conversion, ...]
+    unconverted: tuple[Unconverted, ...]
+
+
+def afterwards(job: Job, strategy: Strategy) -> Afterwards:
+    """All that is known of a strategy's checkpoint."""
+    return Afterwards(written(job, strategy), conversions(job, strategy), unconverted(job, strategy))
 
 
 def conversions(job: Job, strategy: Strategy) -> tuple[Conversion, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dsgen.asking.memory_questions import Footprint
 from dsgen.memory import Verdict, verdict
-from dsgen.memory.conversions import Conversion
+from dsgen.memory.conversions import Conversion, Unconverted
 from dsgen.shapes.units import gib
 
 __all__ = ["conversion_lines", "conversions_data"]
@@ -15,30 +14,28 @@ __all__ = ["conversion_lines", "conversions_data"]
 _GB = 10**9  # what --max_shard_size counts in
 
 
-def conversion_lines(footprint: Footprint) -> Iterator[str]:
-    """What a person must know of the scripts before they are run."""
-    limit = footprint.memory.host.limit_bytes
-    for one in footprint.conversions:
+def conversion_lines(made: Sequence[Conversion], stopped: Sequence[Unconverted], limit: int) -> Iterator[str]:
+    """What a person must know of the scripts before they are run on a machine with `limit` bytes of RAM; 0: any."""
+    for one in made:
         if one.left_bytes > one.one_bytes:
             yield (
                 f"{one.name} writes all {gib(one.one_bytes)} GiB into each of its {one.files} files, "
                 f"{gib(one.left_bytes)} GiB of disk: --max_shard_size {-(-one.one_bytes // _GB)}GB makes one file"
             )
-        if _verdict(one, limit) is not Verdict.FITS:
+        if limit and _verdict(one, limit) is not Verdict.FITS:
             yield (
                 f"{one.name} takes {gib(one.ram_bytes)} of {gib(limit)} GiB of RAM: run it behind training on a "
                 "machine that has them"
             )
     reasons: dict[str, list[str]] = {}
-    for stopped in footprint.unconverted:
-        reasons.setdefault(stopped.reason, []).append(stopped.name)
+    for script in stopped:
+        reasons.setdefault(script.reason, []).append(script.name)
     for reason, names in reasons.items():
         yield f"{' and '.join(names)} {'stop' if len(names) > 1 else 'stops'} at its checkpoint: {reason}"
 
 
-def conversions_data(footprint: Footprint) -> list[dict[str, Any]]:
+def conversions_data(made: Sequence[Conversion], limit: int) -> list[dict[str, Any]]:
     """The same as plain JSON types; the verdict is of the RAM of one of the job's nodes, with nothing beside."""
-    limit = footprint.memory.host.limit_bytes
     return [
         {
             "name": one.name,
@@ -50,7 +47,7 @@ def conversions_data(footprint: Footprint) -> list[dict[str, Any]]:
             "left_bytes": one.left_bytes,
             "files": one.files,
         }
-        for one in footprint.conversions
+        for one in made
     ]
 
 

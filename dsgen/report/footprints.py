@@ -198,7 +198,9 @@ def phase_rows(
     rows = [heads, *([name, *numbers] for name, numbers in _rows(phases, ends)), *beside]
     if not disks:
         return rows
-    return [[*row, "disk" if row is heads else gib(disks[row[0]]) if row[0] in disks else ""] for row in rows]
+    names = [row[0].rpartition(": ")[2] for row in rows]  # without the step
+    filled = [gib(disks[name]) if name in disks else "" for name in names]
+    return [[*row, "disk" if row is heads else size] for row, size in zip(rows, filled, strict=True)]
 
 
 def _rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -208,6 +210,8 @@ def _rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory]) -> Iterato
         numbers: tuple[str, ...] = (gib(phase.gpu_bytes), gib(phase.host_bytes))
         if end is not None:
             numbers = (gib(phase.gpu_bytes), gib(end.gpu_bytes), gib(phase.host_bytes), gib(end.host_bytes))
+        elif ends:  # it leaves nothing
+            numbers = (numbers[0], "", numbers[1], "")
         for place, (first, last, told) in enumerate(rows):
             same = (first.phase, first.step, told) == (phase.phase, phase.step, numbers)
             if same and last + 1 == phase.micro_batch and phase.micro_batch > 1:

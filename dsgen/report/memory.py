@@ -235,7 +235,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
             if one.phase.phase in _CHECKPOINTS
         },
         "saved": {"disk_bytes": sum(footprint.written.values()) or None, "disk_parts": dict(footprint.written)},
-        "conversions": conversions_data(footprint),
+        "conversions": conversions_data(footprint.conversions, footprint.memory.host.limit_bytes),
         "unconverted": [{"name": one.name, "reason": one.reason} for one in footprint.unconverted],
         "later": [
             {

@@ -57,7 +57,7 @@ def warnings(footprint: Footprint) -> Iterator[str]:
         if how is not None and ram.verdict is not Verdict.FITS:
             why = how(footprint.question.strategy, footprint.question.job.gpus_per_node)
             yield f"{later.phase.phase} takes up to {gib(ram.high_bytes)} of {gib(ram.limit_bytes)} GiB of RAM: {why}"
-    yield from conversion_lines(footprint)
+    yield from conversion_lines(footprint.conversions, footprint.unconverted, footprint.memory.host.limit_bytes)
 
 
 def _saved(chosen: Strategy, ranks: int) -> str:

@@ -8,7 +8,11 @@ from typing import Any
 
 import attrs
 
+from dsgen.memory import Verdict
+from dsgen.memory.first_failure import Failure, first_to_fail
 from dsgen.report import footprints, step_time
+from dsgen.report.converted import conversion_lines, conversions_data
+from dsgen.report.memory import wrapped
 from dsgen.report.tables import table
 from dsgen.shapes.units import gib
 from dsgen.simulating import Collective, Simulation, TensorGroup
@@ -19,7 +23,9 @@ __all__ = [
     "headlines",
     "host_words",
     "how",
+    "of_checkpoint",
     "place_made",
+    "shortage_words",
     "text",
     "torch_words",
     "traffic",
@@ -28,6 +34,7 @@ __all__ = [
 _LARGEST = 8  # tensors shown without --all
 _LARGEST_HOST = 4
 _LEAST_HOST = 2**27  # bytes of a node below which its tensors are not worth a table
+_GIB_SHOWN = 2**30  # bytes from which a request is told in GiB
 _NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _WIDE = 120  # columns from which a place in the source is shown with its folder
 _BILLION, _MILLION = 1e9, 1e6
@@ -58,7 +65,8 @@ def text(simulation: Simulation, width: int = 80, every: bool = False) -> str:
     heads = [*headlines(simulation), *([footprints.verdict_line(simulation.estimate)] if simulation.limits else [])]
     lines = [line for head in heads for line in textwrap.wrap(head, width, subsequent_indent="  ")]
     lines += ["", *_memory(simulation, width)]
-    lines += ["", *footprints.phase_lines(simulation.estimate.phases, simulation.ends)]
+    lines += ["", *footprints.phase_lines(simulation.phases, simulation.ends, disks=simulation.disk_bytes)]
+    lines += [line for told in of_checkpoint(simulation) for line in wrapped(told, width)]
     if timed := list(step_time.text_lines(simulation, width)):
         lines += ["", *timed]
     lines += ["", *_largest(simulation, width, every)]
@@ -110,7 +118,11 @@ def host_words(simulation: Simulation) -> str:
     """How the host's bytes come about."""
     ranks = simulation.ranks_per_node
     each = gib(simulation.estimate.host.peak_bytes / ranks)
-    alike = f"{ranks} ranks of a node, all alike: {ranks} x {each} GiB" if ranks > 1 else "the only rank of its node"
+    first = first_to_fail(simulation.estimate, ()) if simulation.limits else None
+    over = f"{first.words} is the first that has no room; " if first and first.place == "host" and _fails(first) else ""
+    alike = (
+        f"{over}{ranks} ranks of a node, all alike: {ranks} x {each} GiB" if ranks > 1 else "the only rank of its node"
+    )
     if not simulation.pinned_bytes:
         return f"{alike}, none of it page-locked"
     rounded = simulation.pinned_rounded_bytes
@@ -118,17 +130,42 @@ def host_words(simulation: Simulation) -> str:
     return f"{alike}, {gib(simulation.pinned_bytes)} GiB of it page-locked{more}"
 
 
+def _fails(first: Failure) -> bool:
+    return first.verdict is Verdict.DOES_NOT_FIT
+
+
 def torch_words(simulation: Simulation) -> str:
     """What torch would report of the GPU."""
-    reserved = simulation.estimate.gpu.reserved_bytes
-    said = f"torch allocates {gib(simulation.allocated_bytes)} and reserves {gib(reserved)} GiB"
+    gpu = simulation.estimate.gpu
+    said = f"torch allocates {gib(simulation.allocated_bytes)} and reserves {gib(gpu.reserved_bytes)} GiB"
     if simulation.out_of_memory and simulation.limits:
         said = f"{said}, and runs out of memory"
-    least = f"{said}; it needs {gib(simulation.least_bytes)} not to run out"
+    elif gpu.overhead_bytes:
+        said = f"{said}, nvidia-smi shows {gib(gpu.reserved_bytes + gpu.overhead_bytes)}"
+    room = f" of {gib(gpu.limit_bytes - gpu.overhead_bytes)}" if simulation.limits else ""
+    least = f"{said}; it needs {gib(simulation.least_bytes)}{room} not to run out"
     if expandable_segments(simulation):
         return least
     growing, needed = gib(simulation.expandable_reserved_bytes), gib(simulation.expandable_least_bytes)
     return f"{least} (with expandable_segments it reserves {growing} and needs {needed})"
+
+
+def shortage_words(simulation: Simulation) -> str | None:
+    """Where memory runs out first, or would on a smaller GPU: the phase, and what is asked for there."""
+    first = simulation.shortage
+    if first is None:
+        return None
+    asked = f"{gib(first.bytes)} GiB" if first.bytes >= _GIB_SHOWN else f"{first.bytes / 2**20:,.0f} MiB"
+    what = f"{first.phase}, where {asked} are asked for ({first.kind}, {_place(first.site, _NARROWEST)})"
+    return f"memory runs out in {what}" if simulation.out_of_memory else f"a smaller GPU would run out first in {what}"
+
+
+def of_checkpoint(simulation: Simulation) -> Iterator[str]:
+    """What a person should know of the scripts that read the checkpoint, where one was saved."""
+    if after := simulation.afterwards:
+        yield from conversion_lines(after.conversions, after.unconverted, simulation.estimate.host.limit_bytes)
+    elif simulation.run.checkpoint:
+        yield "zero_to_fp32 and ds_to_universal: dsgen memory --config says what they take"
 
 
 def expandable_segments(simulation: Simulation) -> bool:
@@ -154,7 +191,8 @@ def how(simulation: Simulation) -> Iterator[str]:
 def _memory(simulation: Simulation, width: int) -> list[str]:
     estimate = simulation.estimate
     lines = footprints.place_lines("GPU", estimate.gpu, width, simulation.limits)
-    lines += textwrap.wrap(torch_words(simulation), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    for said in filter(None, (torch_words(simulation), shortage_words(simulation))):
+        lines += textwrap.wrap(said, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
     lines += footprints.place_lines("host", estimate.host, width, simulation.limits)
     lines += textwrap.wrap(host_words(simulation), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
     if estimate.nvme.peak_bytes:
@@ -196,10 +234,14 @@ def _short(dtype: str) -> str:
 
 def place_made(one: TensorGroup, width: int = _WIDE) -> str:
     """Where a tensor is made: file and line, with folder and function where there is room; else torch's operator."""
-    path, _, rest = one.site.partition(":")
+    return _place(one.site, width) or one.operator.removeprefix("aten.").partition(".")[0]
+
+
+def _place(site: str, width: int) -> str:
+    path, _, rest = site.partition(":")
     function, _, line = rest.partition(":")
     if not line:
-        return one.site or one.operator.removeprefix("aten.").partition(".")[0]
+        return site
     return f"{path}:{line} {function}" if width >= _WIDE else f"{path.rpartition('/')[2]}:{line}"
 
 
@@ -268,9 +310,11 @@ def data(simulation: Simulation) -> dict[str, Any]:
         allocated_bytes=simulation.allocated_bytes,
         limits=simulation.limits,
     )
+    after = simulation.afterwards
     told["gpu"]["out_of_memory"] = simulation.out_of_memory
     told["gpu"]["least_bytes"] = simulation.least_bytes
     told["gpu"]["expandable_least_bytes"] = simulation.expandable_least_bytes
+    told["gpu"]["shortage"] = attrs.asdict(simulation.shortage) if simulation.shortage else None
     told["gpu"]["growing_steps"] = simulation.growing_steps
     told["gpu"]["expandable_reserved_bytes"] = simulation.expandable_reserved_bytes
     told["host"]["pinned_bytes"] = simulation.pinned_bytes
@@ -289,6 +333,9 @@ def data(simulation: Simulation) -> dict[str, Any]:
             for name, samples in simulation.timeline.items()
         },
         "time": step_time.data(simulation),
+        "written": dict(after.written) if after else {},
+        "conversions": conversions_data(after.conversions, simulation.estimate.host.limit_bytes) if after else [],
+        "unconverted": [one._asdict() for one in after.unconverted] if after else [],
         "filled": [attrs.asdict(one) for one in simulation.filled],
         "notes": list(simulation.notes),
         "versions": dict(simulation.versions),

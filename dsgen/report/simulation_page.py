@@ -8,7 +8,16 @@ from html import escape
 
 from dsgen.report import footprints, step_time
 from dsgen.report.page_parts import framed, place_section, swatch, table
-from dsgen.report.simulation import headlines, host_words, how, place_made, torch_words, traffic
+from dsgen.report.simulation import (
+    headlines,
+    host_words,
+    how,
+    of_checkpoint,
+    place_made,
+    shortage_words,
+    torch_words,
+    traffic,
+)
 from dsgen.report.streams import colour, streams
 from dsgen.report.timeline import STYLE, drawing
 from dsgen.shapes.units import gib
@@ -25,7 +34,12 @@ def html(simulation: Simulation) -> str:
     title, *rest = headlines(simulation)
     estimate = simulation.estimate
     places = [
-        ("GPU", "one GPU", estimate.gpu, torch_words(simulation)),
+        (
+            "GPU",
+            "one GPU",
+            estimate.gpu,
+            "; ".join(filter(None, (torch_words(simulation), shortage_words(simulation)))),
+        ),
         ("host", "one node's RAM", estimate.host, host_words(simulation)),
     ]
     if estimate.nvme.peak_bytes:
@@ -79,8 +93,9 @@ def _time(simulation: Simulation) -> Iterator[str]:
 
 
 def _phases(simulation: Simulation) -> str:
-    head, *lines = footprints.phase_rows(simulation.estimate.phases, simulation.ends)
-    return "<h2>Phases, GiB</h2>" + table(head, [[escape(cell) for cell in line] for line in lines], 1)
+    head, *lines = footprints.phase_rows(simulation.phases, simulation.ends, disks=simulation.disk_bytes)
+    told = "".join(f'<p class="soft">{escape(line)}</p>' for line in of_checkpoint(simulation))
+    return "<h2>Phases, GiB</h2>" + table(head, [[escape(cell) for cell in line] for line in lines], 1) + told
 
 
 def _largest(simulation: Simulation) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dsgen.memory.overheads import overhead
 from dsgen.memory.reserved import ReservedBytes
 from dsgen.simulating.replay import replay
 from dsgen.simulating.requests import Request
-from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
+from dsgen.simulating.simulation import Collective, Sample, Shortage, Simulation, TensorGroup
 
 __all__ = ["simulation"]
 
@@ -48,6 +48,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         allocated_bytes=peaks["gpu"]["allocator"]["allocated_peak_bytes"],
         out_of_memory=peaks["gpu"]["allocator"]["out_of_memory"],
         least_bytes=peaks["gpu"]["allocator"]["least_bytes"],
+        shortage=_shortage(answer),
         growing_steps=peaks["gpu"]["allocator"]["growing_steps"],
         expandable_reserved_bytes=peaks["gpu"]["allocator"]["expandable_reserved_peak_bytes"],
         expandable_least_bytes=peaks["gpu"]["allocator"]["expandable_least_bytes"],
@@ -79,6 +80,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         peak_flops_per_second=rates.peak(request.run.dtype or "bf16") if rates and program else 0.0,
         hardware=request.hardware,
         program=program,
+        afterwards=request.afterwards,
         filled=request.filled,
         notes=(*request.notes, *_of_another_release(request.deepspeed, answer["versions"]["deepspeed"])),
         seconds=answer["seconds"],
@@ -110,14 +112,29 @@ def _phase(phase: Mapping[str, Any], moment: str, ranks: int) -> PhaseMemory:
 
 
 def _named(answer: Mapping[str, Any], place: str) -> str:
-    """The phase of a place's peak in words: "backward of step 2"."""
-    phase = answer["phases"][answer["peak"][place]["phase"]]
+    """The phase of a place's peak in words."""
+    return _in_words(answer["phases"][answer["peak"][place]["phase"]], answer)
+
+
+def _in_words(phase: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """A phase in words: "backward of step 2"."""
     if not phase["step"]:
         return str(phase["phase"])
     name = "the optimizer" if phase["phase"] == "step" else str(phase["phase"])
     several = any(other["micro_batch"] > 1 for other in answer["phases"])
     batch = f" {phase['micro_batch']}" if several and phase["micro_batch"] else ""
     return f"{name}{batch} of step {phase['step']}"
+
+
+def _shortage(answer: Mapping[str, Any]) -> Shortage | None:
+    """What the allocator could not serve first."""
+    told = answer["peak"]["gpu"]["allocator"]["shortage"]
+    if told is None:
+        return None
+    phase = _in_words(told, answer)
+    if told["later"]:
+        phase = f"{phase.partition(' of step ')[0]} of a later step"
+    return Shortage(phase=phase, **{name: told[name] for name in ("capacity_bytes", "bytes", "kind", "site")})
 
 
 def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collective, ...]) -> Place:

@@ -16,13 +16,14 @@ from dsgen.jobs.releases import brings_foreach, reenters
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
+from dsgen.memory.conversions import Afterwards, afterwards
 from dsgen.memory.overheads import overhead, workspace_bytes
 from dsgen.memory.replaying.padding import padded
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware, Network, Training
-from dsgen.simulating.setups import of_config, older_loss, said
+from dsgen.simulating.setups import check_counts, left_out, of_config, older_loss, said
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.constraints import refusals
 from dsgen.strategies.strategies import describe
@@ -123,6 +124,7 @@ class Request:
         launcher, torch, flash_attention: As in Training; the latter two decide what an attention runs.
         deepspeed: Release that the config was rendered for; None where nobody said.
         run: The options, each of them decided.
+        afterwards: What a plan's checkpoint takes, where one is saved; None where none is, and of a config.
         filled, notes: What the training program would fill in, and what a person should know besides.
     """
 
@@ -138,6 +140,7 @@ class Request:
     flash_attention: int = 2
     deepspeed: str | None = None
     run: Options
+    afterwards: Afterwards | None = None
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -250,6 +253,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             flash_attention=wishes.flash_attention,
             deepspeed=job.version,
             run=decided,
+            afterwards=afterwards(job, chosen) if options.checkpoint else None,
         )
     )
 
@@ -287,7 +291,7 @@ def from_config(
         DsgenError: An unknown profile, a broken file, or a number that cannot be.
     """
     options = options or Options()
-    _check_counts({"world_size": world_size, "micro_batch": micro_batch or 1, "accumulation": accumulation or 1})
+    check_counts({"world_size": world_size, "micro_batch": micro_batch or 1, "accumulation": accumulation or 1})
     check_gpus(world_size, "world_size")
     if precision not in (None, *DTYPES):
         raise mistake(f"precision is {precision!r}", must=f"it must be one of {', '.join(DTYPES)}")
@@ -346,7 +350,7 @@ def _dtype(config: Mapping[str, Any], precision: str | None) -> str:
 def _checked(request: Request) -> Request:
     """Refuse what cannot be before a process is started for it."""
     run = request.run
-    _check_counts(
+    check_counts(
         {
             "world_size": request.world_size,
             "gpus_per_node": request.gpus_per_node,
@@ -374,12 +378,6 @@ def _checked(request: Request) -> Request:
     return _constrained(request)
 
 
-def _check_counts(counts: Mapping[str, Any]) -> None:
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise mistake(f"{name} is {value!r}", must="it must be a whole number of at least 1")
-
-
 def _constrained(request: Request) -> Request:
     """Refuse what stops for certain, and note what runs and does something else than was asked; with force do neither.
 
@@ -387,7 +385,7 @@ def _constrained(request: Request) -> Request:
     """
     run = request.run
     at = of_config(request.config, request.model, request.world_size, request.gpus_per_node, request.hardware, run)
-    notes = []
+    notes = [*left_out(request.config)]
     for item in refusals(at):
         if item.code == CHUNKED_AS_LIGER:
             raise mistake(said(at, item.about), must=item.says(at), todo=item.helps(at))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from dsgen import targets
 from dsgen.deepspeed import surface
+from dsgen.deepspeed.keys import lookup
 from dsgen.documents.document import unwritten
 from dsgen.families.hf_config import model_from_hf
 from dsgen.linting.setups import of_subject
@@ -18,7 +19,7 @@ from dsgen.shapes.layers import show
 from dsgen.shapes.profiles import Hardware, Model
 from dsgen.strategies.constraints import Setup
 
-__all__ = ["of_config", "older_loss", "said"]
+__all__ = ["check_counts", "left_out", "of_config", "older_loss", "said"]
 
 _HEADS, _KEY_HEADS = ("num_attention_heads", "n_head"), ("num_key_value_heads",)
 
@@ -66,6 +67,23 @@ def of_config(
         heads=(heads, _whole(model, _KEY_HEADS) or heads) if heads else None,
         gpus_per_node=gpus_per_node,
     )
+
+
+def check_counts(counts: Mapping[str, Any]) -> None:
+    """Refuse what is no whole number of at least 1.
+
+    Raises:
+        DsgenError: The first of them.
+    """
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise mistake(f"{name} is {value!r}", must="it must be a whole number of at least 1")
+
+
+def left_out(config: Mapping[str, Any]) -> Iterator[str]:
+    """What a config asks of the engine that a simulation does not do, in words."""
+    if lookup(config, "compile.deepcompile")[1] is True:
+        yield "compile.deepcompile: not simulated; it begins with engine.compile(), and the engine runs uncompiled here"
 
 
 def said(at: Setup, about: str) -> str:

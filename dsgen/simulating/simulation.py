@@ -8,12 +8,13 @@ from typing import Any
 import attrs
 
 from dsgen.memory import MemoryEstimate, PhaseMemory
+from dsgen.memory.conversions import Afterwards
 from dsgen.shapes.profiles import Hardware
 from dsgen.simulating.requests import Options
 from dsgen.simulating.timelines import Timeline
 from dsgen.targets.filling import Filled
 
-__all__ = ["Collective", "Sample", "Simulation", "TensorGroup"]
+__all__ = ["Collective", "Sample", "Shortage", "Simulation", "TensorGroup"]
 
 
 @attrs.frozen(kw_only=True)
@@ -76,6 +77,26 @@ class Sample:
 
 
 @attrs.frozen(kw_only=True)
+class Shortage:
+    """The first request that torch's allocator cannot serve when it has given back all that it can.
+
+    Attributes:
+        capacity_bytes: What a GPU gives torch on which this happens: this one, or the largest smaller one that was
+            tried.
+        phase: In words, as "backward of step 2".
+        bytes: What is asked for.
+        kind: What for, as in a place's parts.
+        site: Where it is made, as of a `TensorGroup`.
+    """
+
+    capacity_bytes: int
+    phase: str
+    bytes: int
+    kind: str
+    site: str
+
+
+@attrs.frozen(kw_only=True)
 class Simulation:
     """The real engine at true size on a virtual GPU.
 
@@ -95,6 +116,7 @@ class Simulation:
         allocated_bytes: The GPU's peak with the allocator's rounding.
         out_of_memory: Whether torch's allocator ran out with these tensors in this order.
         least_bytes: The least that a GPU must give torch for its allocator to go through; what lies outside is extra.
+        shortage: What is not had first where memory runs out, or on a smaller GPU; None where nothing is asked for.
         growing_steps: Steps after the simulated ones until it reserves nothing new.
         expandable_reserved_bytes, expandable_least_bytes: The same with expandable_segments:True.
         pinned_bytes, pinned_rounded_bytes: Page-locked bytes of a node at the host's peak: asked for, and as torch's
@@ -106,6 +128,7 @@ class Simulation:
         peak_flops_per_second: Dense, of one GPU in the dtype of the run; 0 where there is no `step_time`.
         hardware: The node; None where nobody said.
         program: What the host did in the last step, from which `step_time` was made; None where there is none.
+        afterwards: What a plan's checkpoint takes on disk and behind training, where one was saved.
         filled: What the training program would fill in, and was filled in so.
         notes: What a person should know besides.
         seconds: The simulation took.
@@ -126,6 +149,7 @@ class Simulation:
     allocated_bytes: int
     out_of_memory: bool
     least_bytes: int
+    shortage: Shortage | None
     growing_steps: int
     expandable_reserved_bytes: int
     expandable_least_bytes: int
@@ -138,10 +162,25 @@ class Simulation:
     peak_flops_per_second: float = 0.0
     hardware: Hardware | None = None
     program: Mapping[str, Any] | None = attrs.field(default=None, repr=False, eq=False)
+    afterwards: Afterwards | None = None
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float
     process_bytes: int
+
+    @property
+    def phases(self) -> tuple[PhaseMemory, ...]:
+        """Those of the run, and behind them what turns its checkpoint into another."""
+        made = self.afterwards.conversions if self.afterwards else ()
+        return (*self.estimate.phases, *(PhaseMemory(one.name, 0, 0, {}, one.parts) for one in made))
+
+    @property
+    def disk_bytes(self) -> dict[str, int]:
+        """Phase -> bytes of the files that it writes, at most while it runs, where they are known."""
+        after = self.afterwards
+        if after is None or not after.written:
+            return {}
+        return {"save": sum(after.written.values()), **{one.name: one.disk_bytes for one in after.conversions}}
 
     @property
     def tokens_per_step_and_gpu(self) -> float:

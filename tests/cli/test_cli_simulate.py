@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
@@ -75,6 +76,76 @@ def test_a_scenario_is_planned_rendered_and_asked(here: Path, capsys: pytest.Cap
     assert question["config"]["zero_optimization"]["stage"] == 3
     assert (question["rank"], question["steps"], question["seq_len"], question["world_size"]) == (3, 1, 2048, 8)
     assert capsys.readouterr().out.startswith("7b on 8 GPUs (a100-40g): ZeRO-3")
+
+
+def test_what_fits_nowhere_is_simulated_all_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A person wants to see where it dies; what would fit is said beside it."""
+    pins = ("--zero-stage", "2", "--offload", "none", "--tp", "1", "--micro-batch", "4", "--checkpointing", "full")
+
+    run("--hw", "a100-40g", "--gpus", "2", "--model", "13b", *pins, "--python", answering(here))
+
+    question, said = asked(here), capsys.readouterr().err
+    assert question["config"]["zero_optimization"]["stage"] == 2
+    assert (question["config"]["train_micro_batch_size_per_gpu"], question["checkpointing"]) == (4, True)
+    assert said.startswith("warning: 13b at 4096 tokens fits nowhere on 2 GPUs of 39.4 GiB with ")
+    assert "; simulated all the same\n" in said
+    assert "fits with --method qlora" in said
+
+
+def test_what_cannot_run_is_not_simulated(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pins = ("--zero-stage", "2", "--tp", "3", "--micro-batch", "4")
+
+    assert run("--hw", "a100-40g", "--gpus", "2", "--model", "13b", *pins, "--python", answering(here)) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_behind_a_checkpoint_come_the_scripts_that_read_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """26.9 GB of fp32 weights, which each of six files has below stage 3; of a config nobody knows the trained part."""
+    options = ("--hw", "a100-80g", "--model", "7b", "--zero-stage", "2", "--checkpoint", "--python", answering(here))
+
+    run(*options, "--format", "json")
+    told = json.loads(capsys.readouterr().out)
+    run(*options)
+    page = capsys.readouterr().out
+    by_config(here, "--checkpoint")
+
+    scripts = {one["name"]: one for one in told["conversions"]}
+    assert scripts["zero_to_fp32"]["host_bytes"] == 4 * 6_738_415_616
+    assert scripts["zero_to_fp32"]["disk_bytes"] == 6 * 4 * 6_738_415_616
+    assert told["written"]["weights"] == 2 * 2 * 6_738_415_616
+    assert re.search(r"^zero_to_fp32 +0\.00 +25\.1 +151$", page, re.MULTILINE)
+    assert "--max_shard_size 27GB makes one file" in page
+    assert "dsgen memory --config says what they take" in capsys.readouterr().out
+
+
+def test_where_memory_runs_out_first_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = copy.deepcopy(ANSWER)
+    told = answer["peak"]["gpu"]["allocator"]
+
+    by_config(here, "--hw", "a100-40g", answer=answer)
+    assert "a smaller GPU would run out first in backward 1 of step 1, where 2.0 GiB" in unfolded(capsys)
+    told["out_of_memory"], told["shortage"]["later"], told["shortage"]["bytes"] = True, True, 250 * 2**20
+    by_config(here, "--hw", "a100-40g", answer=answer)
+    words = (
+        "memory runs out in backward 1 of a later step, where 250 MiB are asked for (logits and loss, engine.py:2345)"
+    )
+    assert words in unfolded(capsys)
+    told["shortage"] = None
+    by_config(here, "--hw", "a100-40g", answer=answer)
+    assert "memory runs out in" not in unfolded(capsys)
+
+
+def test_the_phase_that_a_nodes_ram_ends_in_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of a node's processes take 24 GiB before a tensor is there."""
+    by_config(here, "--hw", "a100-40g", "--host-memory", "16GiB")
+    assert "load is the first that has no room; 8 ranks" in unfolded(capsys)
+    by_config(here, "--hw", "a100-40g")
+    assert "has no room" not in unfolded(capsys)
+
+
+def unfolded(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed, in one line."""
+    return " ".join(capsys.readouterr().out.split())
 
 
 def test_what_only_the_engine_knows_is_planned_as_its_nearest(here: Path) -> None:

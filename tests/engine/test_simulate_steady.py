@@ -11,7 +11,7 @@ from dsgen.allocators.expandable import Expandable
 from dsgen.engine.simulate import passes
 from dsgen.engine.simulate.ledger import GPU, HOST, Ledger
 from dsgen.engine.simulate.results import allocated_and_reserved
-from dsgen.engine.simulate.steady import StepRequests, least_card, played
+from dsgen.engine.simulate.steady import StepRequests, first_unserved, least_card, played
 
 MIB = 2**20
 
@@ -169,6 +169,43 @@ def test_the_answer_agrees_with_the_card_that_was_asked(card, ran_out):
     assert told["out_of_memory"] is ran_out
     assert (told["least_bytes"] > card * MIB) is ran_out
     assert told["expandable_least_bytes"] <= told["least_bytes"]
+
+
+def growing() -> Ledger:
+    """A large tensor of forward, and in step 2 a small one more that stays; 60, 160 and 180 MiB at most."""
+    run = Written()
+    run.born("weights", 60)
+    run.ends(0)
+    for step, more in ((1, 0), (2, 20)):
+        run.born("large", 100)
+        run.ledger.mark("forward", step, 1)
+        run.born(f"kept {step}", more)
+        run.died("large")
+        run.ledger.mark("step", step, 0)
+    return run.ledger
+
+
+@pytest.mark.parametrize(
+    ("card", "phase", "step", "size"),
+    [(50, "init", 0, 60), (120, "forward", 1, 100), (160, "step", 2, 20), (400, "step", 2, 20)],
+    ids=["weights", "forward", "second step", "a smaller card"],
+)
+def test_the_first_request_without_room_is_told_with_its_phase(card: int, phase: str, step: int, size: int):
+    told = allocated_and_reserved(growing(), card * MIB)
+
+    first = told["shortage"]
+    assert (first["phase"], first["step"], first["bytes"] // MIB, first["later"]) == (phase, step, size, False)
+    assert (first["capacity_bytes"] == card * MIB) is told["out_of_memory"] is (card < 180)
+    assert first["capacity_bytes"] < told["least_bytes"]
+
+
+def test_what_only_a_repeated_step_lacks_is_said_to_be_of_a_later_one():
+    """Of 150 MiB the first 120 are enough for the simulated steps; the second block of 100 is not to be had."""
+    run = growing_by_fragments()
+
+    assert first_unserved(run, Allocator(150 * MIB)) == (2, True)  # "large"
+    assert first_unserved(run, Allocator(90 * MIB)) == (2, False)
+    assert first_unserved(run, Allocator(220 * MIB)) is None
 
 
 def test_the_settings_of_a_run_are_those_of_its_own_numbers():

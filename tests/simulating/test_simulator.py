@@ -230,6 +230,13 @@ def test_heads_that_autotp_shares_unevenly_are_simulated() -> None:
     assert request({**CONFIG, "tensor_parallel": {"autotp_size": 8}}).notes == ()
 
 
+def test_what_would_be_compiled_is_said_to_run_as_it_is() -> None:
+    (said,) = request({**CONFIG, "compile": {"deepcompile": True}}).notes
+
+    assert said.startswith("compile.deepcompile: not simulated")
+    assert request({**CONFIG, "compile": {"deepcompile": False}}).notes == ()
+
+
 def test_the_host_is_what_a_rank_holds_times_the_ranks_of_a_node(tmp_path: Path) -> None:
     found = simulated(tmp_path)
 

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from dsgen.asking.memory_questions.scenario_questions import ask
 from dsgen.cost import cost
 from dsgen.jobs.job import Job
 from dsgen.memory import parts
 from dsgen.planning.candidates import Candidate
-from dsgen.shapes.errors import mistake
+from dsgen.planning.planner import Plan, plan
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.strategies.strategies import Strategy, best_precision
 
-__all__ = ["weigh"]
+__all__ = ["plan_all_the_same", "weigh"]
+
+
+def plan_all_the_same(job: Job) -> tuple[Plan, DsgenError | None]:
+    """A job's plan; where nothing has room, that of what comes nearest, as `dsgen memory` counts it, and the error."""
+    try:
+        return plan(job), None
+    except DsgenError as error:
+        if error.code != "does-not-fit":
+            raise
+        try:
+            nearest = ask(job).strategy
+        except DsgenError:
+            raise error from None
+        return Plan(job=job, chosen=weigh(job, nearest), reason="what comes nearest: nothing fits"), error
 
 
 def weigh(job: Job, strategy: Strategy) -> Candidate:

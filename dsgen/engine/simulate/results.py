@@ -74,6 +74,7 @@ def allocated_and_reserved(
 
     `reserved_peak_bytes`, `out_of_memory`, `least_bytes` ... are with the settings as they are, those that begin with
     `expandable_` with expandable segments. `growing_steps` is how many steps after the simulated ones reserved more.
+    `shortage` is what cannot be had first where memory runs out, or on the largest smaller GPU on which it does.
     Workspaces of cuBLAS are in none of them, as the room for them is not in the capacity.
     """
     settings, run = allocator_settings.parse(alloc_conf), steady.StepRequests(ledger, workspace_bytes)
@@ -84,26 +85,55 @@ def allocated_and_reserved(
     def expandable(capacity: int | None) -> Allocator:
         return Expandable(capacity, settings)
 
-    def played(make: Callable[[int | None], Allocator]) -> tuple[Reserved, int, int]:
+    def played(make: Callable[[int | None], Allocator]) -> tuple[Reserved, int, int, int]:
         said, growing = steady.played(run, make(capacity_bytes))
         bounded = said.out_of_memory or said.released_segments > 0  # else a larger GPU would see the same
         known = {capacity_bytes: said.out_of_memory}
-        return said, growing, steady.least_card(run, make, known, None if bounded else said)
+        least = steady.least_card(run, make, known, None if bounded else said)
+        short = [size for size, ran_out in known.items() if ran_out]
+        return (
+            said,
+            growing,
+            least,
+            max(short, default=max(0, said.allocated_peak_bytes - 1) // steady.PAGE * steady.PAGE),
+        )
 
     expanded = played(expandable)
     as_set = expanded if settings.expandable else played(default)
     told: dict[str, Any] = {}
-    for prefix, (said, _, least_bytes) in (("expandable_", expanded), ("", as_set)):
+    for prefix, (said, _, least_bytes, _) in (("expandable_", expanded), ("", as_set)):
         told |= {
             f"{prefix}reserved_peak_bytes": said.reserved_peak_bytes,
             f"{prefix}out_of_memory": said.out_of_memory,
             f"{prefix}least_bytes": least_bytes,
         }
+    short = capacity_bytes if as_set[0].out_of_memory else as_set[3]
     return {
         **told,
+        "shortage": _shortage(ledger, run, (expandable if settings.expandable else default)(short)),
         "allocated_peak_bytes": as_set[0].allocated_peak_bytes,
         "released_segments": as_set[0].released_segments,
         "growing_steps": as_set[1],
+    }
+
+
+def _shortage(ledger: Ledger, run: steady.StepRequests, allocator: Allocator) -> dict[str, Any] | None:
+    """Phase and storage of the first request that is not served; None where nothing is asked for."""
+    first = steady.first_unserved(run, allocator)
+    if first is None or not first.handle:
+        return None
+    number, event = first.handle - 1, ledger.events.index(first.handle)
+    phase, step, micro_batch, _ = next(mark for mark in ledger.marks if mark[3] > event)
+    operator, site, *_ = ledger.descriptions[ledger.notes[number]]
+    return {
+        "capacity_bytes": allocator.capacity,
+        "phase": phase,
+        "step": step,
+        "micro_batch": micro_batch,
+        "later": first.later,
+        "bytes": ledger.sizes[number],
+        "kind": ledger.kind(number),
+        "site": site or operator.removeprefix("aten.").partition(".")[0],
     }
 
 

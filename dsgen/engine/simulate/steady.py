@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dsgen.allocators.caching import Allocator, Reserved, replay
 from dsgen.engine.simulate.ledger import GPU, Ledger
 
-__all__ = ["StepRequests", "least_card", "played"]
+__all__ = ["StepRequests", "Unserved", "first_unserved", "least_card", "played"]
 
 Event = tuple[int, int, int]  # as `allocator.replay` takes them
 STEPS = 12  # more steps than any of the committed scenarios needs to be steady (benchmarks/reserved.json: 1)
@@ -37,6 +37,18 @@ class RepeatedPasses(NamedTuple):
     length: int
     births: int
     many: int
+
+
+class Unserved(NamedTuple):
+    """The first request that a GPU cannot serve.
+
+    Attributes:
+        handle: Of the storage that is asked for.
+        later: It is asked for in a step after the simulated ones, in which the last of them is played again.
+    """
+
+    handle: int
+    later: bool
 
 
 class StepRequests:
@@ -151,6 +163,22 @@ class _Player:
         own.update([(handle + further, own[handle]) for handle, _, _ in part if handle > 0])
 
 
+class _Finder(_Player):
+    """Serves requests one by one until memory runs out."""
+
+    first: Unserved | None = None
+    _handle = 0
+
+    def _serve(self, events: Sequence[Event], again: bool) -> None:
+        for event in events:
+            if self.first is not None:
+                return
+            self._handle = event[0] if event[0] > 0 else self._handle
+            super()._serve((event,), again)
+            if self._allocator.out_of_memory:
+                self.first = Unserved(self._handle, again)
+
+
 def played(run: StepRequests, allocator: Allocator, most: int = STEPS, stop: bool = False) -> tuple[Reserved, int]:
     """A run through a fresh allocator.
 
@@ -163,7 +191,19 @@ def played(run: StepRequests, allocator: Allocator, most: int = STEPS, stop: boo
     Returns:
         What was held at most, and the steps after the simulated ones until nothing more was reserved.
     """
-    player = _Player(allocator, stop)
+    grew = _through(run, allocator, _Player(allocator, stop), most, stop)
+    return replay((), allocator), grew
+
+
+def first_unserved(run: StepRequests, allocator: Allocator) -> Unserved | None:
+    """The request with which a run first lacks memory, through a fresh allocator; None where it goes through."""
+    finder = _Finder(allocator, stop=True)
+    _through(run, allocator, finder, STEPS, stop=True)
+    return finder.first
+
+
+def _through(run: StepRequests, allocator: Allocator, player: _Player, most: int, stop: bool) -> int:
+    """Play a run, and its last step again; how many steps after the simulated ones reserved more."""
     player.play(run.before, run.turns_before)
     player.pass_on()
     quiet, grew = 0, 0
@@ -180,7 +220,7 @@ def played(run: StepRequests, allocator: Allocator, most: int = STEPS, stop: boo
             grew = grew if quiet else step
             if quiet == QUIET:
                 break
-    return replay((), allocator), grew
+    return grew
 
 
 def least_card(
