@@ -96,7 +96,7 @@ _FIELD_HELP = {
     "launcher": "CPU threads of a rank: torchrun and accelerate set OMP_NUM_THREADS=1, deepspeed leaves all to all, "
     "bound is deepspeed --bind_cores_to_rank, a share on cores of its own, as dsgen launch starts it (default: "
     "torchrun).",
-    "torch": "Release of torch, such as 2.8: it decides what sdpa runs (default: the newest known).",
+    "torch": "Release of torch, such as 2.8: it decides what sdpa runs and NCCL holds (default: the newest known).",
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
     "liger": "Release of Liger that runs, such as 0.5.10 (default: the newest known).",
     "liger_kernels": "Liger's SwiGLU, norms and RoPE run (default: with --target hf-trainer and --chunked-loss).",

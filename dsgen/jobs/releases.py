@@ -23,6 +23,7 @@ from dsgen.shapes.profiles import Model, Training
 __all__ = [
     "ATTENTION",
     "WHY_REENTRANT",
+    "before",
     "brings_foreach",
     "by_release",
     "casts_adapters",
@@ -158,21 +159,21 @@ def brings_foreach(trainer: bool, training: Training) -> bool:
     """
     if training.foreach is not None or not trainer:
         return training.foreach is not False
-    return _before(training.transformers, _FUSED) or _before(training.torch, _FUSED_TORCH)
+    return before(training.transformers, _FUSED) or before(training.torch, _FUSED_TORCH)
 
 
 def evaluates_in_chunks(training: Training) -> bool:
     """Whether an evaluation by the Trainer never holds all logits, as its training does not."""
-    old = _before(training.transformers, _SKIPS_LOGITS) or _before(training.liger, _KNOWS_SKIPPING)
+    old = before(training.transformers, _SKIPS_LOGITS) or before(training.liger, _KNOWS_SKIPPING)
     return training.chunked_loss and not old
 
 
 def obeys_zero3_init_flag(training: Training) -> bool:
     """Whether Accelerate is of a release that makes no model under zero.Init where zero3_init_flag is false."""
-    return _before(training.transformers, _BEHIND_ACCELERATE_1)
+    return before(training.transformers, _BEHIND_ACCELERATE_1)
 
 
-def _before(release: str | None, first: tuple[int, ...]) -> bool:
+def before(release: str | None, first: tuple[int, ...]) -> bool:
     """Whether a release is older than a line; `4` is the last of it, and one that nobody said the newest."""
     return release is not None and _line(release, len(first)) < first
 
@@ -188,7 +189,7 @@ def _checked(
     """A release that somebody said; None where nobody did."""
     if release is None:
         return None
-    if _VERSION.fullmatch(release) is None or _before(release, oldest):
+    if _VERSION.fullmatch(release) is None or before(release, oldest):
         raise mistake(
             f"{package} is {release!r}",
             must=f"it must be a release from {'.'.join(map(str, oldest))} on, such as {such_as}",
@@ -206,13 +207,13 @@ def _with_chunks(model: Model, release: str | None) -> Model:
 def _changed(name: str, release: str | None) -> str:
     """The last release of Liger that changed what a fact of a model is about, of those that a release has."""
     changes = [one for one in attrs.fields_dict(Model)[name].metadata["choices"] if one]
-    return str([one for one in changes if not _before(release, _line(one, 3))][-1])
+    return str([one for one in changes if not before(release, _line(one, 3))][-1])
 
 
 def knows_liger_kernels(model: Model, release: str | None) -> bool:
     """Whether what a release of Liger puts in the place of a model's SwiGLU, norms and RoPE is known."""
     known = getattr(family_of(model).forward, "liger_norm", None) and not (model.litgpt or model.head_chunk)
-    return bool(known) and not _before(release, _OLDEST_KERNELS)
+    return bool(known) and not before(release, _OLDEST_KERNELS)
 
 
 def with_liger_kernels(model: Model, release: str | None, where: Origin | None = None) -> Model:
@@ -222,7 +223,7 @@ def with_liger_kernels(model: Model, release: str | None, where: Origin | None =
         DsgenError: They are not known for the model or the release.
     """
     if not knows_liger_kernels(model, release):
-        of = f" in Liger {release}" if _before(release, _OLDEST_KERNELS) else ""
+        of = f" in Liger {release}" if before(release, _OLDEST_KERNELS) else ""
         known = (name for name, family in FAMILIES.items() if getattr(family.forward, "liger_norm", None))
         raise mistake(
             f"liger_kernels is true, and the model is of type {model.architecture}{of}",

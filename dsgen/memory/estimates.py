@@ -228,7 +228,8 @@ class Room(NamedTuple):
 def room(job: Job, layout: Any, buffers: Buffers) -> Room:
     """What one GPU of a job has, beside the communicators of a layout."""
     grows = expandable(job) or job.hardware.vendor == "cpu"  # whose memory no allocator of torch's keeps
-    return _room(job.hardware, job.world, _groups(layout, buffers, job.world), grows, bool(job.training.mean_len))
+    groups, training = _groups(layout, buffers, job.world), job.training
+    return _room(job.hardware, job.world, groups, grows, bool(training.mean_len), training.torch)
 
 
 def expandable(job: Job) -> bool:
@@ -246,8 +247,8 @@ def _groups(layout: Any, buffers: Buffers, world: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _room(hardware: Hardware, world: int, groups: int, expandable: bool, changing: bool) -> Room:
-    outside = overhead(hardware, world, groups)
+def _room(hardware: Hardware, world: int, groups: int, expandable: bool, changing: bool, torch: str | None) -> Room:
+    outside = overhead(hardware, world, groups, torch)
     held = {name: size for name, size in outside.parts.items() if size}
     ratio = hardware.peak_memory_ratio or 1.0
     return Room(gpu_limit(hardware), held, outside.total, outside.more_bytes, ratio, expandable, changing)

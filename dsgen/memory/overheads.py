@@ -8,6 +8,7 @@ as the total before any context is created, so the context is not taken off it y
 import functools
 from typing import NamedTuple
 
+from dsgen.jobs.releases import before
 from dsgen.kernels.architectures import Architecture, architecture, multiprocessors
 from dsgen.shapes.profiles import Hardware
 
@@ -77,6 +78,11 @@ PCIE_CHANNELS = 4  # 2 in logs of PCIe 3 and 4 (nccl-tests issue 133); search.cc
 # NVLink SHARP, src/transport/nvls.cc: channels x 2 x NVLS_CHUNKSIZE (128 KiB) x NCCL_STEPS (8) for each rank of a node.
 NVLS_CHANNELS = {"sm90": 16, "sm100": 24}
 NVLS_CHANNEL_BYTES = 2 * 128 * 1024 * 8
+# Until 2.22 a communicator connected its rings, trees and SHARP when it was made; since then each with the first
+# collective that uses it (NVIDIA/nccl 178b6b75, src/init.cc: runtimeConn). SHARP came with 2.17. torch 2.6 requires
+# nvidia-nccl-cu12 2.21.5, and 2.7 2.26.2; 2.0 was built with 2.14.
+LAZY_SINCE_TORCH = 2, 7
+NVLS_SINCE_TORCH = 2, 1
 # A channel of a GPU that leaves the node: ring 1 + 1, tree to a parent and two children 3 + 3; with GPUDirect RDMA
 # both sides are in GPU memory (src/transport/net.cc), a receiver's size each.
 NETWORK_CONNECTIONS = 8
@@ -129,18 +135,19 @@ class Overhead(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def overhead(hardware: Hardware, world: int, groups: int = 1) -> Overhead:
+def overhead(hardware: Hardware, world: int, groups: int = 1, torch: str | None = None) -> Overhead:
     """The allowance for one GPU.
 
     Args:
         hardware: One kind of node.
         world: Ranks of the training, one a GPU.
         groups: Communicators that a rank takes part in; each has buffers of its own.
+        torch: Its release, such as 2.6, which brings NCCL's; None for the newest.
     """
     family = architecture(hardware)
     if family.name == "cpu":
         return Overhead(0, 0, 0)
-    nccl = _nccl(hardware, family, world, groups)
+    nccl = _nccl(hardware, family, world, groups, torch)
     own = _context(hardware, family), nccl, WORKSPACE_THREADS * _workspace(family)
     return Overhead(*own, hardware.gpu_memory_used_bytes, _more(hardware, family, world))
 
@@ -179,7 +186,7 @@ def _workspace(family: Architecture) -> int:
     return CUBLAS_WORKSPACE_WIDE_BYTES if family.name in _WIDE else CUBLAS_WORKSPACE_BYTES
 
 
-def _nccl(hardware: Hardware, family: Architecture, world: int, groups: int) -> int:
+def _nccl(hardware: Hardware, family: Architecture, world: int, groups: int, torch: str | None) -> int:
     """Buffers of every communicator; a rank that is alone has no connections."""
     if world == 1 or groups == 0:
         return 0
@@ -192,8 +199,10 @@ def _nccl(hardware: Hardware, family: Architecture, world: int, groups: int) -> 
     # An all-reduce goes over a tree, which uses the ring's neighbours in the other direction too, or over NVLink SHARP.
     tree = channels * pair if local > 2 else 0
     sharp = NVLS_CHANNELS.get(family.name, 0) * NVLS_CHANNEL_BYTES * local if _switched(hardware, local) else 0
+    sharp = 0 if before(torch, NVLS_SINCE_TORCH) else sharp
+    reduced = tree + sharp if before(torch, LAZY_SINCE_TORCH) else max(tree, sharp)
     network = NETWORK_CHANNELS * NETWORK_CONNECTIONS * RECEIVER_BYTES if world > local else 0
-    return groups * (COMMUNICATOR_BYTES + ring + max(tree, sharp) + network)
+    return groups * (COMMUNICATOR_BYTES + ring + reduced + network)
 
 
 def _switched(hardware: Hardware, local: int) -> bool:

@@ -306,7 +306,7 @@ class Training(Value):
     )  # fmt: skip
     torch: str | None = fact(
         "Release of torch that runs, such as 2.8; empty means the newest that is known. From 2.11 on its sdpa runs "
-        "cuDNN's kernel on Hopper and on B200, before that FlashAttention's.", default=None,
+        "cuDNN's kernel on Hopper and on B200, before that FlashAttention's; until 2.6 NCCL held more.", default=None,
     )  # fmt: skip
     chunked_loss: bool = fact("The loss never holds all logits (Liger's or another chunked one).", default=False)
     liger: str | None = fact("Release of Liger that runs, such as 0.5.10; empty: the newest.", default=None)

@@ -148,7 +148,7 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
     beyond = 0
     if request.hardware is not None:
         groups = len({one.ranks for one in collectives if one.ranks > 1}) or 1
-        told = overhead(request.hardware, request.world_size, groups)
+        told = overhead(request.hardware, request.world_size, groups, request.torch)
         outside, beyond = told.parts, told.more_bytes
     around = sum(outside.values())
     return Place(

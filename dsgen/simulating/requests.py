@@ -191,7 +191,7 @@ class Request:
             asked |= {"lora_dropout": run.lora_dropout, "lora_train_embeddings": run.lora_train_embeddings}
         asked |= {name: False for name in ("lora_fp32", "zero_init") if getattr(run, name) is False}
         if self.hardware is not None:
-            free = self.hardware.usable_memory_bytes - overhead(self.hardware, self.world_size).total
+            free = self.hardware.usable_memory_bytes - overhead(self.hardware, self.world_size, torch=self.torch).total
             asked["gpu_memory_bytes"] = max(free, 1)
             asked["workspace_bytes"] = workspace_bytes(self.hardware)
         return asked

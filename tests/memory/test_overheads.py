@@ -114,6 +114,20 @@ def test_a_communicator_of_one_rank_may_hold_512_mib_on_gpus_of_which_it_was_see
     assert overhead(hardware(name), world).more_bytes // MIB == mib
 
 
+def test_nccl_before_2_22_connects_what_no_collective_has_asked_for():
+    """torch 2.6 has NCCL 2.21, which makes rings, trees and NVLink SHARP at once, and 2.0 2.14, which has no SHARP."""
+
+    def mib(name: str, world: int, torch: str | None) -> int:
+        return overhead(hardware(name), world, torch=torch).nccl_bytes // MIB
+
+    newest = mib("h100-80g", 8, None)
+    assert [mib("h100-80g", 8, torch) - newest for torch in ("2.13.0", "2.7", "2.6.0", "2.1", "2.0")] == [
+        0, 0, 16 * 2 * 8, 16 * 2 * 8, 0
+    ]  # fmt: skip
+    assert mib("a100-80g", 8, "2.6") == mib("a100-80g", 8, None)  # it has no SHARP, and its trees are used
+    assert mib("h100-80g", 2, "2.6") == mib("h100-80g", 2, None)
+
+
 @pytest.mark.parametrize("name", ["mi300x-192g", "gaudi3-128g", "cpu"])
 def test_nothing_more_is_known_of_gpus_that_nobody_looked_at(name):
     assert overhead(hardware(name), world=1).more_bytes == 0
