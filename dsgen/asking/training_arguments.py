@@ -48,9 +48,12 @@ _NESTED = ("double_quantization", "bnb_4bit_use_double_quant", "use_bnb_nested_q
 _OPTIMIZERS = ("optim", "optimizer")
 # bitsandbytes' AdamW8bit by its names; the paged one's states are on the GPU too as long as there is room.
 _EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit")
-# Switches of a loss that never holds all logits: the Trainer's, TRL's, LLaMA-Factory's, Axolotl's.
-_CHUNKED = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy",
-            "cut_cross_entropy")  # fmt: skip
+# Switches of all that Liger has for a model, its chunked loss among it: the Trainer's, TRL's, LLaMA-Factory's; what of
+# it a liger_kernel_config may switch off; Axolotl's switches of each, and of another loss that never holds all logits.
+_LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel")
+_LIGER_LOSS, _LIGER_KERNELS = "fused_linear_cross_entropy", ("rope", "rms_norm", "swiglu", "geglu")
+_LIGER_ONE_BY_ONE = ("liger_rope", "liger_rms_norm", "liger_glu_activation")
+_CHUNKED = ("liger_fused_linear_cross_entropy", "cut_cross_entropy")
 _CHUNKED_LOSS = "chunked_nll"  # TRL's loss_type, its default in the newest alone
 # Which kernel of attention is asked for: transformers and TRL, ms-swift, LLaMA-Factory; and Axolotl's switches.
 _ATTENTIONS = ("attn_implementation", "attn_impl", "flash_attn")
@@ -315,8 +318,7 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "reentrant", True
     if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):
         yield "optimizer", EIGHT_BITS
-    if any(values.get(name) is True for name in _CHUNKED) or values.get("loss_type") == _CHUNKED_LOSS:
-        yield "chunked_loss", True
+    yield from _liger(values)
     asked = [kernel for name, kernel in _SWITCHED.items() if values.get(name) is True]
     asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
     if asked:
@@ -329,6 +331,16 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         length = sum(values[name] for name in _ANSWERS)
     if length is not None:
         yield "seq_len", length
+
+
+def _liger(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A loss without all logits, and Liger's other kernels: a program that switches Liger on takes all of them."""
+    every = any(values.get(name) is True for name in _LIGER)
+    chunked = any(values.get(name) is True for name in _CHUNKED) or values.get("loss_type") == _CHUNKED_LOSS
+    if chunked or (every and values.get(_LIGER_LOSS) is not False):
+        yield "chunked_loss", True
+    if every or all(values.get(name) is True for name in _LIGER_ONE_BY_ONE):
+        yield "liger_kernels", not any(values.get(name) is False for name in _LIGER_KERNELS)
 
 
 def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -17,12 +17,13 @@ import attrs
 
 from dsgen.families import FAMILIES, family_of
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import Origin, Provenance
+from dsgen.shapes.layers import TOLD, Origin, Provenance
 from dsgen.shapes.profiles import Model, Training
 
 __all__ = [
     "ATTENTION",
     "WHY_REENTRANT",
+    "as_switched_on",
     "before",
     "brings_foreach",
     "by_release",
@@ -80,7 +81,9 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
     """
     _checked("torch", training.torch, _OLDEST_TORCH, "2.8 or 2.13.0", provenance)
     model = _with_chunks(model, _checked("liger", training.liger, _OLDEST_LIGER, "0.5.10 or 0.8.5", provenance))
-    if training.liger_kernels:
+    if training.liger_kernels and not _asked(provenance):
+        model = as_switched_on(model, training)
+    elif training.liger_kernels:
         model = with_liger_kernels(model, training.liger, provenance.where("training.liger_kernels"))
     elif model.liger_kernels:  # a profile says so: it may be refused all the same
         with_liger_kernels(model, training.liger, provenance.where("model.liger_kernels"))
@@ -216,6 +219,12 @@ def knows_liger_kernels(model: Model, release: str | None) -> bool:
     return bool(known) and not before(release, _OLDEST_KERNELS)
 
 
+def as_switched_on(model: Model, training: Training) -> Model:
+    """The model where a training file switches Liger on: with what is known of it, else as Hugging Face has it."""
+    known = training.liger_kernels and knows_liger_kernels(model, training.liger)
+    return with_liger_kernels(model, training.liger) if known else model
+
+
 def with_liger_kernels(model: Model, release: str | None, where: Origin | None = None) -> Model:
     """The model with the SwiGLU, norms and RoPE of a release of Liger.
 
@@ -233,6 +242,12 @@ def with_liger_kernels(model: Model, release: str | None, where: Origin | None =
             code="refused",
         )
     return attrs.evolve(model, liger_kernels=_changed("liger_kernels", release))
+
+
+def _asked(provenance: Provenance) -> bool:
+    """Whether a person asks for Liger's kernels; a program's switch means those that it has for the model."""
+    winner = provenance.winner("training.liger_kernels")
+    return winner is None or winner.reason != TOLD
 
 
 def _with_loss(model: Model, release: str) -> Model:

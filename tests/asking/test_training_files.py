@@ -258,6 +258,30 @@ def test_a_loss_that_never_holds_all_logits_counts(said: str) -> None:
     assert estimate(held.job, held.strategy).gpu.peak_bytes == estimate(adopted.job, adopted.strategy).gpu.peak_bytes
 
 
+@pytest.mark.parametrize(
+    ("said", "model", "chunked", "kernels"),
+    [
+        ("use_liger_kernel: true", "7b", True, True),
+        ("enable_liger_kernel: true", "7b", True, True),
+        ("use_liger_kernel: true\nliger_kernel_config: {fused_linear_cross_entropy: false}", "7b", False, True),
+        ("use_liger_kernel: true\nliger_kernel_config: {rope: false, swiglu: false}", "7b", True, False),
+        ("liger_fused_linear_cross_entropy: true", "7b", True, False),
+        ("liger_rope: true\nliger_rms_norm: true\nliger_glu_activation: true", "7b", False, True),
+        ("liger_rope: true\nliger_rms_norm: true", "7b", False, False),
+        ("use_liger_kernel: true", "phi-2", True, False),  # of which they are not known: Hugging Face's hold more
+    ],
+)
+def test_who_switches_liger_on_takes_all_of_it(said: str, model: str, chunked: bool, kernels: bool) -> None:
+    Path("train.yaml").write_text(f"{LLAMA_FACTORY}{said}\n")
+    wanted = {"hw": "a100-40g", "model": model, "gpus": 8}
+
+    held, adopted = of("train.yaml", model=model), dsgen.adopt(wanted, "train.yaml").question
+
+    assert (held.job.training.chunked_loss, bool(held.job.model.liger_kernels)) == (chunked, kernels)
+    assert (adopted.job.training.chunked_loss, bool(adopted.job.model.liger_kernels)) == (chunked, kernels)
+    assert of("train.yaml", model=model, liger_kernels=False).job.model.liger_kernels == ""
+
+
 def test_a_loss_that_holds_them_is_said_by_nobody_but_a_person() -> None:
     Path("train.yaml").write_text(f"{LLAMA_FACTORY}use_liger_kernel: true\n")
 

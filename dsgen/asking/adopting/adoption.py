@@ -16,6 +16,7 @@ from dsgen.documents.writing import write_new_yaml
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import knows_liger_kernels
 from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue
 from dsgen.linting.sources import Source
 from dsgen.planning.candidates import Candidate
@@ -159,9 +160,17 @@ def _with_arguments(said: Scenario, arguments: TrainingArguments, config: Mappin
     method = {name: ScenarioValue(value, origin) for name, value in told.items() if name == "method"}
     usual = assemble(scenarios.layers(attrs.evolve(said, fields={**method, **said.fields})), said.deepspeed)
     fields = {
-        name: ScenarioValue(value, origin) for name, value in told.items() if not _is_so(usual, FIELDS[name], value)
+        name: ScenarioValue(value, origin)
+        for name, value in told.items()
+        if not _is_so(usual, FIELDS[name], value) and not (name == "liger_kernels" and _has_none(usual, value))
     }
     return attrs.evolve(said, fields={**fields, **said.fields})
+
+
+def _has_none(job: Job, switched: bool) -> bool:
+    """Whether Liger's kernels are switched on for a model of which they are not known; a scenario that says so is
+    refused."""
+    return switched and not knows_liger_kernels(job.model, job.training.liger)
 
 
 def _is_so(job: Job, path: str, value: Any) -> bool:

@@ -28,6 +28,7 @@ from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
+from dsgen.jobs.releases import as_switched_on
 from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.statements import EVALUATION, OPTIMIZER, ZERO_INIT, Statement
@@ -57,6 +58,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "lora_fp32": bool,
     "seq_len": int,
     "chunked_loss": bool,
+    "liger_kernels": bool,
     "attention": str,
     "reentrant": bool,
     "double_quantization": bool,
@@ -136,6 +138,7 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, zero_init=training.zero_init and under)
     asked = attrs.evolve(
         job,
+        model=as_switched_on(job.model, training) if "liger_kernels" in wishes else job.model,
         training=training,
         narrow=narrowed(subject.value),
         unsure=unsure(subject.value),
