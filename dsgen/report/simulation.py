@@ -141,7 +141,7 @@ def torch_words(simulation: Simulation) -> str:
     if simulation.out_of_memory and simulation.limits:
         said = f"{said}, and runs out of memory"
     elif gpu.overhead_bytes:
-        said = f"{said}, nvidia-smi shows {gib(gpu.reserved_bytes + gpu.overhead_bytes)}"
+        said = f"{said}, nvidia-smi shows {gib(gpu.shown.bytes)}"
     room = f" of {gib(gpu.limit_bytes - gpu.overhead_bytes)}" if simulation.limits else ""
     least = f"{said}; it needs {gib(simulation.least_bytes)}{room} not to run out"
     if expandable_segments(simulation):
