@@ -14,6 +14,7 @@ __all__ = ["CASES", "Case", "case_of", "cases"]
 ANY_GPU = "generic-80g"  # a job needs one; the model's facts do not depend on it
 LEARNING_RATE = 1e-5
 LOSS_SCALE = 128.0  # fixed: a dynamic one begins so high that the first steps are skipped and no states are made
+WHOLE = 3  # the stage that cuts the weights too
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -47,6 +48,7 @@ def case_of(
     attention: str = "sdpa",
     method: str = "full",
     evaluation: int | None = None,
+    checkpoint: bool = False,
 ) -> Case:
     """One case.
 
@@ -62,6 +64,7 @@ def case_of(
         attention: sdpa, eager or flash.
         method: full, lora or qlora.
         evaluation: Sequences that are evaluated at a time after every step; None: none are.
+        checkpoint: Behind the steps a checkpoint is saved, and another engine goes on from it.
     """
     zero: dict[str, Any] = {"stage": stage}
     for part in filter(None, offload.split("+")):
@@ -90,6 +93,10 @@ def case_of(
         request["method"] = method
     if evaluation is not None:
         request["evaluation"] = evaluation
+    if checkpoint:
+        request["checkpoint"] = True
+        if stage == WHOLE and method == "full":
+            zero["stage3_gather_16bit_weights_on_model_save"] = True
     words = [model, f"zero-{stage}", precision, f"{seq_len} tokens", f"micro-batch {micro_batch}"]
     words += [f"accumulation {accumulation}"] if accumulation > 1 else []
     words += [f"{offload} on the CPU"] if offload else []
@@ -97,6 +104,7 @@ def case_of(
     words += [attention] if attention != "sdpa" else []
     words += [method] if method != "full" else []
     words += [f"{evaluation} evaluated at a time"] if evaluation is not None else []
+    words += ["saved and resumed"] if checkpoint else []
     return Case(", ".join(words), request)
 
 
@@ -153,6 +161,10 @@ CASES: tuple[dict[str, Any], ...] = (
     {"model": "qwen2.5-0.5b", "stage": 3, "seq_len": 2048, "evaluation": 8},
     {"model": "llama-3.2-1b", "stage": 2, "seq_len": 2048, "checkpointing": True, "evaluation": 8},
     {"model": "llama-3.1-8b", "stage": 3, "checkpointing": True, "method": "lora", "evaluation": 8},
+    {"model": "qwen2.5-0.5b", "stage": 2, "seq_len": 512, "checkpoint": True},
+    {"model": "llama-3.2-1b", "stage": 3, "seq_len": 512, "checkpoint": True},
+    {"model": "llama-3.2-1b", "stage": 3, "seq_len": 512, "offload": "optimizer+param", "checkpoint": True},
+    {"model": "llama-3.1-8b", "stage": 3, "checkpointing": True, "method": "lora", "checkpoint": True},
     # More than 80 GB hold: the row says so, on both sides.
     {"model": "llama-3.1-8b", "stage": 2, "checkpointing": True},
 )

@@ -7,12 +7,14 @@ one JSON object. What the libraries print goes to stderr.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
 import resource
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from importlib import metadata
@@ -90,14 +92,7 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
         card.begin()
 
     card.begin()
-    progress["phase"] = "load"
-    model = build(request)
-    cut("load")
-    progress["phase"] = "init"
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=request["config"])
-    del trained
-    cut("init")
+    engine = start(request, cut, progress)
     for step in range(1, request["steps"] + 1):
         for micro_batch in range(1, engine.gradient_accumulation_steps() + 1):
             progress["phase"] = "forward"
@@ -117,6 +112,20 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
             progress["phase"] = "evaluate"
             evaluate(request, engine, card.device)
             cut("evaluate", step)
+    classes = type(engine.optimizer).__name__, type(engine.basic_optimizer).__name__
+    if request["checkpoint"]:
+        with tempfile.TemporaryDirectory() as folder:
+            progress["phase"] = "save"
+            save(request, engine, folder)
+            cut("save", request["steps"])
+            end(engine)
+            del engine
+            gc.collect()
+            card.begin()
+            again = start(request, cut, progress)
+            progress["phase"] = "resume"
+            again.load_checkpoint(folder, load_module_strict=False)
+            cut("resume")
     return {
         "versions": versions(),
         "card": facts,
@@ -127,8 +136,8 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
         },
         "after": card.close(),
         "engine": {
-            "wrapper": type(engine.optimizer).__name__,
-            "optimizer": type(engine.basic_optimizer).__name__,
+            "wrapper": classes[0],
+            "optimizer": classes[1],
             "threads": torch.get_num_threads(),
         },
         "seconds": round(time.monotonic() - began, 1),
@@ -153,10 +162,48 @@ def evaluate(request: dict[str, Any], engine: Any, device: str) -> None:
     engine.train()
 
 
+def save(request: dict[str, Any], engine: Any, folder: str) -> None:
+    """The weights beside a checkpoint, and the checkpoint, as the Trainer saves them."""
+    import torch
+
+    from dsgen.engine.simulate.checkpoint_files import weights
+
+    saved = weights(engine, request["method"] != "full")
+    if saved is not None:
+        torch.save(saved, f"{folder}/model.bin")
+    del saved
+    engine.save_checkpoint(folder, exclude_frozen_parameters=True)
+
+
+def end(engine: Any) -> None:
+    """Let go of what an engine holds on the card, as the end of its process does."""
+    engine.destroy()
+    for optimizer in (engine.basic_optimizer, engine.optimizer):
+        vars(optimizer).clear()
+    for tensor in (*engine.module.parameters(), *engine.module.buffers()):
+        tensor.data = tensor.data.new_empty(0)
+        for name in [*vars(tensor)]:
+            delattr(tensor, name)
+
+
+def start(request: dict[str, Any], cut: Any, progress: dict[str, str]) -> Any:
+    """An engine with its model, cut into load and init."""
+    import deepspeed
+
+    progress["phase"] = "load"
+    model = build(request)
+    cut("load")
+    progress["phase"] = "init"
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=request["config"])
+    del trained, model
+    cut("init")
+    return engine
+
+
 def build(request: dict[str, Any]) -> Any:
     """The model as a training program has it before `deepspeed.initialize`; at stage 3 made under zero.Init."""
     import contextlib
-    import gc
 
     import deepspeed
     import torch

@@ -85,6 +85,8 @@ def request(stage: int, **more: Any) -> dict[str, Any]:
         (2, {"method": "lora", "checkpointing": True}),
         (3, {"attention": "eager"}),
         (3, {"evaluation": 3}),
+        (2, {"checkpoint": True}),
+        (3, {"checkpoint": True, "method": "lora"}),
     ],
 )
 def test_a_run_is_cut_where_the_simulation_is_cut(stage, more):
@@ -96,7 +98,7 @@ def test_a_run_is_cut_where_the_simulation_is_cut(stage, more):
 
     cuts = [[phase[key] for key in ("phase", "step", "micro_batch")] for phase in found["phases"]]
     assert cuts == [[phase[key] for key in ("phase", "step", "micro_batch")] for phase in said["phases"]]
-    assert len(cuts) == 2 + 2 * (6 if "evaluation" in more else 5)
+    assert len(cuts) == 2 + 2 * (6 if "evaluation" in more else 5) + (4 if "checkpoint" in more else 0)
     assert found["engine"]["wrapper"] == said["engine"]["wrapper"]
     assert found["rss_bytes"] > 100 * 2**20
 
