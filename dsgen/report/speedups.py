@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.asking.memory_questions import CHOSEN, DEFAULT
-from dsgen.asking.plan_questions.speedups import Speedup, Speedups
+from dsgen.asking.plan_questions.speedups import LEAST_GAIN, Speedup, Speedups
 from dsgen.memory import Verdict
 from dsgen.report import costs
 from dsgen.report.bars import folded, place_line, rounded
@@ -20,6 +20,9 @@ __all__ = ["change_lines", "data", "text"]
 
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _NUMBERS = 28  # columns of the three numbers behind a change
+_NO_OFFLOAD = ("optimizer on the GPU: no offload", "parameters on the GPU: no offload")
+_UNSEEN = 0.005  # a gain or a loss that shows as nothing
+_FOLLOWING = ("gradient_accumulation_steps", "train_batch_size")  # follow from the micro-batch
 _WIDEST = 90  # columns of a change's words; beyond it the numbers are too far away to be read with them
 
 
@@ -92,6 +95,7 @@ def change_lines(answer: Speedups, width: int) -> Iterator[str]:
     """Each change with its gain, speed and memory, and below it what to write."""
     if not answer.changes and answer.together is None:
         yield from wrapped("faster: no change of strategy or buffers gains 2 % or more and surely fits", width)
+        yield from _tried_lines(answer, width)
         return
     column = min(width - _NUMBERS - 3, _WIDEST)
     yield f"   {'what would make it faster':<{column}} {'gain':>7} {'tok/s/GPU':>9} {'GPU GiB':>8}"
@@ -99,10 +103,44 @@ def change_lines(answer: Speedups, width: int) -> Iterator[str]:
         yield from _rows(f"{place:>2}", one, column, width)
     if answer.together is not None:
         yield from _rows(" =", answer.together, column, width, "together: ")
+    if answer.tried:
+        yield ""
+    yield from _tried_lines(answer, width)
+
+
+def _tried_lines(answer: Speedups, width: int) -> Iterator[str]:
+    """What was tried besides, in short: what gains too little, what is slower, and what does not surely fit."""
+    small = [one for one in answer.tried if _UNSEEN > -one.gain > -LEAST_GAIN]
+    slower = [one for one in answer.tried if -one.gain >= _UNSEEN]
+    large = [one for one in answer.tried if one.gain >= LEAST_GAIN]
+    for lead, tried in (("gains less than 2 %", small), ("is slower", slower), ("does not surely fit", large)):
+        if tried:
+            yield from wrapped(f"tried, and {lead}: {', '.join(_short(answer, one) for one in tried)}", width)
+
+
+def _short(answer: Speedups, one: Speedup) -> str:
+    """A change that was tried, in a few words: what a config would say, and what it gains if that is anything."""
+    said = []
+    for path, value in one.keys.items():
+        name = path.removeprefix("zero_optimization.")
+        if name == "train_micro_batch_size_per_gpu":
+            said.append(f"micro-batch {value}")
+        elif name not in _FOLLOWING:
+            written = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+            said.append(f"no {name}" if value is None else f"{name} {_word(written)}")
+    after = one.after.strategy.checkpointing
+    if after != answer.now.strategy.checkpointing:
+        said.insert(0, f"{'' if after else 'no '}checkpointing")
+    gain = f"{one.gain:+.1%}" if abs(one.gain) < LEAST_GAIN else _gain(one.gain)  # +2% is no less than 2 %
+    return f"{' and '.join(said)}{f' ({gain})' if abs(one.gain) >= _UNSEEN else ''}"
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _rows(mark: str, one: Speedup, column: int, width: int, lead: str = "") -> Iterator[str]:
-    first, *rest = textwrap.wrap(lead + "; ".join(one.words), column, break_on_hyphens=False)
+    first, *rest = textwrap.wrap(lead + "; ".join(_joined(one.words)), column, break_on_hyphens=False)
     needed = gib(one.after.memory.gpu.needed_bytes)
     yield f"{mark} {first:<{column}} {_gain(one.gain):>7} {rounded(one.after.speed):>9} {needed:>8}"
     yield from (f"     {line}" for line in rest)
@@ -111,9 +149,19 @@ def _rows(mark: str, one: Speedup, column: int, width: int, lead: str = "") -> I
         yield f"       {line}"
 
 
+def _joined(words: tuple[str, ...]) -> Iterator[str]:
+    """The sentences of a change; of both places of offload one."""
+    both = set(_NO_OFFLOAD) <= set(words)
+    for one in words:
+        if not both or one not in _NO_OFFLOAD:
+            yield one
+        elif one == _NO_OFFLOAD[0]:
+            yield "optimizer and parameters on the GPU: no offload"
+
+
 def _gain(gain: float) -> str:
-    """A gain as a person reads it: +26%, or 3.4x from twice the speed on."""
-    return f"{gain + 1:.1f}x" if gain >= 1 else f"+{gain:.0%}"
+    """A gain as a person reads it: +26%, or 3.4x from twice the speed on; a loss as -3%."""
+    return f"{gain + 1:.1f}x" if gain >= 1 else f"{gain:+.0%}"
 
 
 def _written(one: Speedup) -> Iterator[str]:
@@ -131,17 +179,15 @@ def data(answer: Speedups) -> dict[str, Any]:
         "now": candidate_data(answer.now),
         "speedups": [_speedup(one) for one in answer.changes],
         "together": _speedup(answer.together) if answer.together is not None else None,
+        "tried": [{**_change(one), "verdict": one.after.memory.verdict.value} for one in answer.tried],
         "ways": [{"options": dict(one.options), "words": one.words} for one in answer.ways],
         "findings": [one.to_dict() for one in answer.findings],
     }
 
 
 def _speedup(one: Speedup) -> dict[str, Any]:
-    return {
-        "words": list(one.words),
-        "gain": one.gain,
-        "keys": dict(one.keys),
-        "programs": list(one.programs),
-        "where": dict(one.where),
-        "after": candidate_data(one.after),
-    }
+    return {**_change(one), "where": dict(one.where), "after": candidate_data(one.after)}
+
+
+def _change(one: Speedup) -> dict[str, Any]:
+    return {"words": list(one.words), "gain": one.gain, "keys": dict(one.keys), "programs": list(one.programs)}

@@ -161,6 +161,55 @@ def test_over_several_nodes_threads_are_told_and_no_binding() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_what_was_tried_and_is_not_offered_is_said_with_why(name: str) -> None:
+    told = answer(*CASES[name])
+    text, data = " ".join(report.text(told).split()), report.data(told)["tried"]
+
+    assert told.tried
+    assert [one.gain for one in told.tried] == sorted((one.gain for one in told.tried), reverse=True)
+    assert [(one["gain"], one["keys"], one["verdict"]) for one in data] == [
+        (one.gain, dict(one.keys), one.after.memory.verdict.value) for one in told.tried
+    ]
+    offered = [dict(one.keys) for one in told.changes]
+    for one in told.tried:
+        assert one.gain < LEAST_GAIN or one.after.memory.verdict is not Verdict.FITS
+        assert one.gain == pytest.approx(one.after.speed / told.now.speed - 1)
+        assert one.keys not in offered
+        assert one.words
+    for lead, count in (
+        ("gains less than 2 %", sum(-0.005 < one.gain < LEAST_GAIN for one in told.tried)),
+        ("is slower", sum(one.gain <= -0.005 for one in told.tried)),
+        ("does not surely fit", sum(one.gain >= LEAST_GAIN for one in told.tried)),
+    ):
+        assert (f"tried, and {lead}: " in text) is bool(count)
+
+
+def test_a_larger_bucket_and_overlap_are_named_whether_they_gain_or_not() -> None:
+    """So that a person who asks of a bucket of 1e6 reads that it was considered."""
+    told = answer(*CASES["offloaded"])
+    spread = answer(OFFLOADED, {**CASES["offloaded"][1], "nodes": 4, "network": "ethernet-25g"})
+
+    assert [one for one in told.changes if _about(one, "overlap_comm")]
+    for asked, keys in ((told, ("reduce_bucket_size", "stage3_prefetch_bucket_size")), (spread, ("overlap_comm",))):
+        said = report.text(asked, width=2000)
+        (line,) = [line for line in said.splitlines() if line.startswith("tried, and gains less than 2 %: ")]
+        for key in keys:
+            (one,) = [one for one in asked.tried if _about(one, key)]
+            value = one.keys[f"zero_optimization.{key}"]
+            assert f"{key} {'true' if value is True else f'{value:,}'}" in line
+    assert all(one.keys["zero_optimization.reduce_bucket_size"] > 1_000_000 for one in told.tried
+               if _about(one, "reduce_bucket_size"))  # fmt: skip
+
+
+def test_what_would_gain_and_may_not_fit_is_named_as_such() -> None:
+    config = dsgen.render({"hw": "a100-40g", "model": "7b"})
+    told = answer(config.to_dict(), {"hw": "a100-40g", "model": "7b", "checkpointing": "full"})
+
+    (line,) = [one for one in report.text(told, width=2000).splitlines() if "does not surely fit" in one]
+    assert "tried, and does not surely fit: no checkpointing (+" in line
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_the_keys_of_a_change_give_the_strategy_that_was_costed(name: str) -> None:
     config, scenario = CASES[name]
     told = answer(config, scenario)

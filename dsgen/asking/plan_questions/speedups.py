@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -34,7 +34,7 @@ MOST_CLIMBED = 8  # changes that are made one after the other
 
 @attrs.frozen(kw_only=True)
 class Speedup:
-    """One change, or several together, that make it faster and surely fit.
+    """One change, or several together, that make it faster and surely fit; or one that was tried, and does not.
 
     Attributes:
         words: What changes, for a person, a sentence for each difference.
@@ -63,12 +63,15 @@ class Speedups:
         changes: Each alone, the one that gains most first; of one kind the best.
         together: The fastest of several changes at once: the best made one after the other, or what a plan would
             take; None where no number of them gains more than one alone.
+        tried: Of each kind that is not among the changes the fastest: it gains less than LEAST_GAIN, or does not surely
+            fit; the one that gains most first.
     """
 
     question: Question
     now: Candidate
     changes: tuple[Speedup, ...]
     together: Speedup | None
+    tried: tuple[Speedup, ...]
 
     @property
     def ways(self) -> tuple[Change, ...]:
@@ -89,7 +92,8 @@ class Speedups:
 def speedups(question: Question) -> Speedups:
     """What would make the strategy of a question faster: computed for each change, not judged by rules of thumb."""
     now = weigh(question.job, question.strategy)
-    changes = _changes(question, now.strategy)
+    best = _best(question, now.strategy)
+    changes = _ordered(best.values())
     several = _together(question, changes)
     together = _told(question, now, several) if several is not None else None
     alone = [*_alone([_told(question, now, changed) for changed in changes]), *_started(question, now)]
@@ -100,6 +104,7 @@ def speedups(question: Question) -> Speedups:
         now=now,
         changes=tuple(sorted(alone, key=lambda one: -one.gain)),
         together=together,
+        tried=tuple(_told(question, now, other) for other in _tried(question, now.strategy, set(best))),
     )
 
 
@@ -122,15 +127,34 @@ def _started(question: Question, now: Candidate) -> Iterator[Speedup]:
         )
 
 
-def _changes(question: Question, start: Strategy) -> list[Strategy]:
-    """Every change of a start that gains enough over it, of each kind the best, the fastest first."""
+def _best(question: Question, start: Strategy) -> dict[str, tuple[float, Strategy]]:
+    """Of each kind the change of a start that gains most, with its speed, where it gains enough and surely fits."""
     best: dict[str, tuple[float, Strategy]] = {}
     least = _speed(question, start) * (1 + LEAST_GAIN)
     for idea in ideas(question, start):
         changed = _sized(question, start, idea, max(least, best.get(idea.kind, (0.0,))[0]))
         if changed is not None:
             best[idea.kind] = (_speed(question, changed), changed)
-    return [changed for _, changed in sorted(best.values(), key=lambda pair: -pair[0])]
+    return best
+
+
+def _ordered(changes: Iterable[tuple[float, Strategy]]) -> list[Strategy]:
+    """Strategies with their speeds, the fastest first."""
+    return [changed for _, changed in sorted(changes, key=lambda pair: -pair[0])]
+
+
+def _tried(question: Question, start: Strategy, offered: Container[str]) -> list[Strategy]:
+    """Of each kind of which nothing is offered the fastest change, whether it fits or not."""
+    most: dict[str, tuple[float, Strategy]] = {}
+    for idea in ideas(question, start):
+        if idea.kind in offered:
+            continue
+        for size in idea.sizes:
+            other = _at(question, start, idea.strategy, size)
+            speed = _speed(question, other)
+            if speed > most.get(idea.kind, (0.0,))[0]:
+                most[idea.kind] = (speed, other)
+    return _ordered(most.values())
 
 
 def _alone(told: list[Speedup]) -> Iterator[Speedup]:
@@ -183,7 +207,7 @@ def _together(question: Question, changes: list[Strategy]) -> Strategy | None:
 def _climbed(question: Question, start: Strategy) -> Strategy:
     """The change that gains most, then of what that leaves the one that gains most, until none gains enough."""
     for _ in range(MOST_CLIMBED):
-        offered = _changes(question, start)
+        offered = _ordered(_best(question, start).values())
         if not offered:
             break
         start = offered[0]
