@@ -29,7 +29,8 @@ accum=, hpz=, checkpointing, no-checkpointing."
 _WHAT_IF = "The best plan for each value of a field, such as network=ethernet-25g,ib-hdr-200g; and the break-even."
 
 _TOKENS = "Tokens to train on, such as 300B: how long it takes, GPU-hours, and the price if the hardware has one."
-_DEADLINE = "The time there is for them, such as 7d: whether it is met; with --gpus auto the fewest GPUs that meet it."
+_DEADLINE = "The time there is for them, or for --total-steps, such as 7d: whether it is met; with --gpus auto the \
+fewest GPUs that meet it."
 _AUTO = "auto"
 _DRAWN = ("svg", "html")
 
@@ -69,8 +70,9 @@ def command(
     config, or each of the strategies, does not fit, or that the deadline is missed.
     """
     auto = options["gpus"] == _AUTO
-    if form in _DRAWN and (config or compare or auto or tokens):
-        asked = "--config" if config else "--compare" if compare else "--gpus auto" if auto else "--tokens"
+    timed = "--tokens" if tokens is not None else "--deadline" if deadline is not None else ""
+    if form in _DRAWN and (config or compare or auto or timed):
+        asked = "--config" if config else "--compare" if compare else "--gpus auto" if auto else timed
         raise mistake(f"--format {form} and {asked}", must="a plan and --what-if are drawn", code="contradiction",
                       todo="Take --format text or json.")  # fmt: skip
     if len(what_ifs) > 1:
@@ -87,10 +89,11 @@ def command(
         }
     )
     file, others = _told_apart(scenario, bool(compare))
-    tokens, options = _tokens(tokens, auto or deadline is not None, options, file)
-    if deadline is not None and tokens is None:
-        raise mistake("--deadline is said without --tokens", must="a deadline is for so many tokens", code="missing",
-                      todo="Such as --tokens 300B.")  # fmt: skip
+    tokens, options = _tokens(tokens, options, file)
+    if deadline is not None and (config or compare or what_if):
+        other = "--config" if config else "--compare" if compare else "--what-if"
+        raise mistake(f"--deadline and {other}", must="a deadline is for a plan that trains so many tokens",
+                      todo=f"Drop {other} or --deadline.", code="contradiction")  # fmt: skip
     if every and (config or compare or what_if or auto):
         idle("--all", "it shows the rejections of a plan alone")
     if target is not None and (what_if or auto):
@@ -104,7 +107,7 @@ def command(
         return _what_if(file, what_if, form, options)
     if auto:
         return _budget(file, tokens, deadline, form, options)
-    if tokens is not None:
+    if tokens is not None or deadline is not None:
         return _training_time(file, tokens, deadline, form, target, every, options)
     return _plan(file, form, target, every, options)
 
@@ -121,20 +124,16 @@ def _one_question(asked: dict[str, Any]) -> None:
         )
 
 
-def _tokens(
-    tokens: str | None, needed: bool, options: dict[str, Any], file: str | None
-) -> tuple[str | None, dict[str, Any]]:
+def _tokens(tokens: str | None, options: dict[str, Any], file: str | None) -> tuple[str | None, dict[str, Any]]:
     """The tokens to train on, and the options with them: --total-tokens says the same, for the learning rate."""
     from dsgen.asking.plan_questions.amounts import tokens_of
     from dsgen.jobs.scenarios import read
 
-    total = options["total_tokens"]
-    if tokens is None and not needed:
+    if tokens is None:
         return None, options
+    total = options["total_tokens"]
     said = read(file).fields.get("total_tokens") if file is not None else None
     written = None if said is None else str(said.value)
-    if tokens is None:
-        return total or written, options
     if total is not None and tokens_of(total) != tokens_of(tokens):
         raise mistake(
             f"--tokens {tokens} and --total-tokens {total} mean the same", todo="Drop one.", code="contradiction"
@@ -251,14 +250,14 @@ def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form
     from dsgen.report import deadlines as report
     from dsgen.report.summary import fit
 
-    if tokens is None or deadline is None:
+    if deadline is None:
         raise mistake("--gpus auto", must="it needs --tokens and --deadline", code="missing",
                       todo="Such as --gpus auto --tokens 300B --deadline 7d.")  # fmt: skip
     if options["nodes"] is not None:
         raise mistake("--nodes and --gpus auto", must="auto finds the nodes too", code="contradiction",
                       todo="Drop one of them.")  # fmt: skip
     said = scenario_from(scenario, {**options, "gpus": None})
-    answer = fewest_gpus(said, tokens_of(tokens), seconds_of(deadline))
+    answer = fewest_gpus(said, tokens_of(tokens) if tokens is not None else None, seconds_of(deadline))
     if form == "json":
         _print_data(report.data(answer))
     else:
@@ -270,7 +269,7 @@ def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form
 
 def _training_time(
     scenario: str | None,
-    tokens: str,
+    tokens: str | None,
     deadline: str | None,
     form: str,
     target: str | None,
@@ -278,14 +277,19 @@ def _training_time(
     options: dict[str, Any],
 ) -> int:
     from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
-    from dsgen.asking.plan_questions.deadlines import training_time, what_meets
+    from dsgen.asking.plan_questions.deadlines import said_tokens, training_time, what_meets
     from dsgen.planning.planner import plan
     from dsgen.report import deadlines
     from dsgen.report import plan as report
     from dsgen.report.summary import fit
 
-    wanted, time = tokens_of(tokens), seconds_of(deadline) if deadline is not None else None
+    wanted = tokens_of(tokens) if tokens is not None else None
+    time = seconds_of(deadline) if deadline is not None else None
     planned = plan(job_from(scenario, {**options}, target))
+    wanted = said_tokens(planned.job, planned.chosen.cost.tokens) if wanted is None else wanted
+    if wanted is None:
+        raise mistake("--deadline is said without --tokens", must="a deadline is for so many tokens, or steps of them",
+                      todo="Such as --tokens 300B, or --total-steps 10000.", code="missing")  # fmt: skip
     fleet = training_time(planned, wanted)
     way = None
     if time is not None and fleet.seconds > time:

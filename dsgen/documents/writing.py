@@ -139,7 +139,8 @@ def _target(path: str, by: str) -> Path:
     if target.is_symlink() and not target.exists():  # links in a circle; older Pythons say so themselves
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if target.is_dir():
-        raise mistake("it is a folder", must=f"{by} names a file", where=path, code="unwritable")
+        raise mistake("it is a folder", must=f"{by} names a file", where=path,
+                      todo="Nothing was written. Name a file in it.", code="unwritable")  # fmt: skip
     return target
 
 

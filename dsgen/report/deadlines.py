@@ -101,7 +101,9 @@ def meets(fleet: Fleet, deadline_seconds: float) -> str:
 
 def fleet_lines(fleet: Fleet, deadline_seconds: float | None, width: int, way: MetBy | None = None) -> Iterator[str]:
     """How long the GPUs of a plan train, and whether that meets a deadline; where not, the way that does."""
-    yield from wrapped(f"{tokens_text(fleet.tokens)} tokens: {_words(fleet)}; {_ALONE}", width)
+    steps = fleet.plan.job.training.total_steps  # None where the length is said in tokens
+    said = f"{steps:,} steps, {tokens_text(fleet.tokens)} tokens" if steps else f"{tokens_text(fleet.tokens)} tokens"
+    yield from wrapped(f"{said}: {_words(fleet)}; {_ALONE}", width)
     if deadline_seconds is not None:
         yield from wrapped(f"deadline of {seconds_text(deadline_seconds)}: {meets(fleet, deadline_seconds)}", width)
     if way is not None:

@@ -96,6 +96,32 @@ def test_tokens_and_total_tokens_are_one() -> None:
     assert run("plan", *MAIN, "--tokens", "3B", "--total-tokens", "3000M", "--deadline", "9d").out == lines[0]
 
 
+def test_steps_are_as_many_tokens_as_the_plan_s_step_has(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("hw: a100-40g\nmodel: 7b\ntotal_steps: 3000\n")
+    asked = ["--total-steps", "3000", "--deadline", "9d"]
+    told = json.loads(run("plan", *MAIN, *asked, "--format", "json").out)
+    training, spent = told["training"], told["chosen"]["cost"]
+
+    assert training["tokens"] == 3000 * 256 * 4096
+    assert training["seconds"] == pytest.approx(3000 * spent["seconds_per_step"])
+    assert training["meets"] is True
+    assert "falls along a cosine over 3,000 steps" in (out := run("plan", *MAIN, *asked).out)
+    assert re.search(r"^3,000 steps, 3\.146B tokens: ", out, re.M)
+    assert run("plan", str(file), "--deadline", "9d").out == out
+
+
+def test_steps_of_a_batch_find_the_fewest_gpus_as_their_tokens_do() -> None:
+    asked = [*MAIN, "--network", "ib-hdr-200g", "--gpus", "auto", "--deadline", "1d", "--global-batch", "512"]
+    steps, tokens = (
+        json.loads(run("plan", *asked, *more, "--format", "json").out)
+        for more in (["--total-steps", "3000"], ["--tokens", str(3000 * 512 * 4096)])
+    )
+
+    assert (steps["fewest"], steps["tokens"]) == (tokens["fewest"], tokens["tokens"])
+    assert [one["seconds"] for one in steps["fleets"]] == [one["seconds"] for one in tokens["fleets"]]
+
+
 def test_without_a_deadline_only_the_time_is_said() -> None:
     done = run("plan", *MAIN, "--tokens", "3B")
 
@@ -113,6 +139,15 @@ def test_an_assumed_network_is_a_warning() -> None:
         (["--gpus", "auto"], "it needs --tokens and --deadline"),
         (["--gpus", "auto", "--tokens", "3B"], "it needs --tokens and --deadline"),
         (["--deadline", "7d"], "--deadline is said without --tokens"),
+        (["--deadline", "7d", "--compare", "zero3"], "Drop --compare or --deadline"),
+        (["--deadline", "7d", "--total-steps", "9", "--format", "svg"], "--format svg and --deadline"),
+        (["--deadline", "0d", "--tokens", "3B"], "deadline is 0d; it must be longer than nothing"),
+        (["--deadline", "7d", "--total-steps", "0"], "training.total_steps is 0; it must be a whole number"),
+        (["--gpus", "auto", "--deadline", "7d"], "it needs --tokens and --deadline"),
+        (
+            ["--gpus", "auto", "--deadline", "7d", "--total-steps", "9"],
+            "total_steps is 9, and no batch is said; on other",
+        ),
         ([*AUTO, "--nodes", "2"], "auto finds the nodes too"),
         (["--tokens", "3B", "--total-tokens", "4B"], "mean the same"),
         (["--tokens", "0"], "tokens is"),

@@ -108,6 +108,12 @@ def test_an_assumed_network_is_said_once_for_each_size() -> None:
         (["--what-if", "seq_len=1,2", "--compare", "zero3"], "are two questions"),
         (["--what-if", "file=a,b"], "unknown field file"),
         (["--what-if", "seq_len=1,2", "--what-if", "gpus=4,8"], "--what-if is said 2 times"),
+        (
+            ["--what-if", "seq_len=1,2,gpus=4,8"],
+            "seq_len and gpus are two fields; one field has other values at a time",
+        ),
+        (["--what-if", "seq_len=1,2 gpus=4,8"], "Ask each by itself: --what-if seq_len=1,2."),
+        (["--what-if", "seq_len=1,2", "--deadline", "7d"], "Drop --what-if or --deadline"),
     ],
 )
 def test_bad_input_is_one_error(arguments: list[str], said: str) -> None:

@@ -202,6 +202,7 @@ def test_a_folder_is_refused_before_anything_runs(here: Path, capsys: pytest.Cap
     assert by_config(here, *timed, "--format", form, "-o", "out") == 2
 
     assert "out" in (said := capsys.readouterr().err) and "it is a folder" in said
+    assert "Name a file in it." in said
     assert not (here / "asked.json").exists()
     assert list((here / "out").iterdir()) == []
 

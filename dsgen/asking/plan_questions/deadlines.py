@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
-from dsgen.asking.plan_questions.amounts import tokens_text
+from dsgen.asking.plan_questions.amounts import tokens_of, tokens_text
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.assembly import SPREAD, assemble
 from dsgen.jobs.job import Job
@@ -18,7 +18,7 @@ from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Network
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["MOST_NODES", "Budget", "Fleet", "MetBy", "fewest_gpus", "training_time", "what_meets"]
+__all__ = ["MOST_NODES", "Budget", "Fleet", "MetBy", "fewest_gpus", "said_tokens", "training_time", "what_meets"]
 
 MOST_NODES = 1024  # more are not tried
 # How much faster a GPU may be among more of its kind, by a larger micro-batch or less offload: sizes that are too few
@@ -96,6 +96,33 @@ class MetBy(NamedTuple):
     refused: str
 
 
+def said_tokens(job: Job, step: int | None = None) -> int | None:
+    """The tokens of a whole run, as a scenario says them or its steps make them; None where neither is said.
+
+    Args:
+        job: What the scenario says.
+        step: Tokens that one step trains on; None where other GPUs are sought, which may share another batch.
+
+    Raises:
+        DsgenError: Steps are said, of which nobody knows how many tokens each has.
+    """
+    wishes = job.training
+    if wishes.total_tokens is not None:
+        return tokens_of(wishes.total_tokens)
+    if wishes.total_steps is None:
+        return None
+    if step is None:
+        if wishes.global_batch is None:
+            raise mistake(
+                f"total_steps is {wishes.total_steps:,}, and no batch is said",
+                must="on other GPUs a step may have another batch, and so many steps other tokens",
+                todo="Say the batch too (--global-batch 256), or tokens instead of steps (--tokens 300B).",
+                code="missing",
+            )
+        step = wishes.global_batch * job.seq_len
+    return wishes.total_steps * step
+
+
 def training_time(planned: Plan, tokens: int) -> Fleet:
     """How long the GPUs of a plan train.
 
@@ -123,19 +150,24 @@ def what_meets(scenario: Scenario, tokens: int, deadline_seconds: float) -> MetB
         return MetBy(None, " ".join(filter(None, (f"{said}.", error.todo))))
 
 
-def fewest_gpus(scenario: Scenario, tokens: int, deadline_seconds: float) -> Budget:
+def fewest_gpus(scenario: Scenario, tokens: int | None, deadline_seconds: float) -> Budget:
     """The fewest GPUs that train so many tokens in a time: some of one node, or whole nodes.
 
     Args:
         scenario: What else is said; it must not say nodes.
-        tokens: Tokens to train on.
+        tokens: Tokens to train on; None for those that the scenario says, or its steps and batch make.
         deadline_seconds: The time there is.
 
     Raises:
-        DsgenError: Nothing fits on any number of them, or none of them is fast enough, with the best that is possible.
+        DsgenError: Nothing fits on any number of them, or none of them is fast enough, with the best that is possible;
+            or nobody says how many tokens.
     """
     job = _of_two_nodes(scenario)
     check_wishes(job)
+    tokens = said_tokens(job) if tokens is None else tokens
+    if tokens is None:
+        raise mistake("--gpus auto", must="it needs --tokens and --deadline", code="missing",
+                      todo="Such as --gpus auto --tokens 300B --deadline 7d.")  # fmt: skip
     sizes = _Sizes(job=job, tokens=tokens, sizes=tuple(_shared(job)))
     need = tokens / deadline_seconds
     fewest = sizes.least(need)

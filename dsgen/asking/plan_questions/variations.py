@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
@@ -25,6 +26,7 @@ _NOT_ONE = ("file", "set")  # fields of a scenario that hold many things
 _TOGETHER = "+"  # between the names of a value that is a list
 _LISTS = ("lora_targets",)
 _TEXTS = ("deepspeed", "torch", "transformers", "liger")  # 2.10 is no number
+_FIELD = re.compile(r"([A-Za-z][\w.-]*) *=")  # a second one among the values
 _COUNTS = ("gpus", "nodes")  # fields that decide whether there is a network
 
 
@@ -37,6 +39,14 @@ def read(text: str) -> tuple[str, tuple[Any, ...]]:
     name, equals, values = text.partition("=")
     words = [word.strip() for word in values.split(",")]
     field = field_named(name.strip()) if name.strip() else ""
+    if field and (second := _FIELD.search(values)) is not None:
+        raise mistake(
+            f"{field} and {second[1]} are two fields",
+            must="one field has other values at a time",
+            where=SOURCE,
+            todo=f"Ask each by itself: --what-if {field}={values[: second.start()].strip(' ,;')}.",
+            code="contradiction",
+        )
     if not equals or not field or not all(words):
         raise mistake(
             f"{show(text)} names no field"
