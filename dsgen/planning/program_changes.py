@@ -1,7 +1,7 @@
 """What a plan does not decide: what a person's program could do otherwise, and a key that is worth its risk."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import attrs
@@ -18,7 +18,7 @@ from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.strategies import FAST_LINKS
 from dsgen.strategies.wishes import allowed
 
-__all__ = ["ProgramChange", "degrees", "program_changes"]
+__all__ = ["ProgramChange", "both_keys", "degrees", "program_changes"]
 
 CUDNN_BEATS = 3  # the first release of FlashAttention that is as fast as cuDNN's kernel (docs/kernels.md)
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, as in remedies)
@@ -36,8 +36,8 @@ class ProgramChange(NamedTuple):
     """One thing that a program can do otherwise.
 
     Attributes:
-        field: The field of a scenario that says it, and of Training; or the path of a key.
-        value: Its value.
+        field: The field of a scenario that says it, and of Training; or the path of a key, or of a section with keys.
+        value: Its value; of a section name -> value of each key.
         words: What the program does then.
         same: Whether it trains the same: the same parameters on the same text, but for rounding.
     """
@@ -51,7 +51,7 @@ class ProgramChange(NamedTuple):
     def option(self) -> str:
         """What to say on the command line: `--chunked-loss`, `--method lora`."""
         if self.key:
-            return f"--set {self.field}={json.dumps(self.value)}"
+            return " ".join(f"--set {path}={json.dumps(value)}" for path, value in self._paths())
         name = self.field.replace("_", "-")
         if self.value is False:
             return f"--no-{name}"
@@ -59,8 +59,15 @@ class ProgramChange(NamedTuple):
 
     @property
     def key(self) -> bool:
-        """Whether it is a key of DeepSpeed's, and nothing of the program's."""
-        return "." in self.field
+        """Whether it is a key of DeepSpeed's, or several, and nothing of the program's."""
+        return "." in self.field or isinstance(self.value, dict)
+
+    def _paths(self) -> Iterator[tuple[str, Any]]:
+        """The path of each key with its value."""
+        if isinstance(self.value, dict):
+            yield from ((f"{self.field}.{name}", value) for name, value in self.value.items())
+        else:
+            yield self.field, self.value
 
     def applied(self, job: Job) -> Job:
         """The job whose program does so."""
@@ -68,8 +75,10 @@ class ProgramChange(NamedTuple):
             pin = Pin(_TP, (self.value,), Override(_TP, self.value, Origin(self.option), Rank.USER))
             return attrs.evolve(job, pins=(*job.pins, pin))
         if self.key:
-            section, name = self.field.split(".")
-            tree = {**job.deepspeed, section: {**job.deepspeed.get(section, {}), name: self.value}}
+            tree = dict(job.deepspeed)
+            for path, value in self._paths():
+                section, name = path.split(".")
+                tree[section] = {**tree.get(section, {}), name: value}
             return attrs.evolve(job, deepspeed=tree, unsure=_ANEW)
         return attrs.evolve(job, training=attrs.evolve(job.training, **{self.field: self.value}))
 
@@ -89,6 +98,17 @@ def program_changes(job: Job) -> Iterator[ProgramChange]:
         words = "weights on their way in 8 bits (qwZ of ZeRO++: watch that the loss is as without it)"
         yield ProgramChange(_QWZ, True, words, True)
     yield from (change for change in told if not change.same)
+
+
+def both_keys(changes: Iterable[ProgramChange]) -> ProgramChange | None:
+    """Both keys of ZeRO++ at once, as DeepSpeed's own tests train (test_zeropp.py); None where not both are asked."""
+    told = {change.field: change for change in changes}
+    if _HPZ not in told or _QWZ not in told:
+        return None
+    section = _HPZ.partition(".")[0]
+    value = {path.partition(".")[2]: told[path].value for path in (_HPZ, _QWZ)}
+    words = "a second copy in each node, and weights in 8 bits (hpZ and qwZ: watch that the loss is as without them)"
+    return ProgramChange(section, value, words, True)
 
 
 def degrees(job: Job) -> Iterator[ProgramChange]:

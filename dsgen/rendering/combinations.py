@@ -7,6 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
+from dsgen.memory.estimates import GATHERS
 from dsgen.memory.secondary import is_counted
 from dsgen.memory.states import takes
 from dsgen.planning.planner import Plan
@@ -19,7 +20,8 @@ from dsgen.strategies.counted import BOUNDED, NARROW, SECOND_COPY
 __all__ = ["cautions", "refuse_combinations"]
 
 _RATIO = "zero_optimization.offload_optimizer.ratio"
-# Keys that change memory or speed and that neither model knows yet.
+_QUANTIZED = "zero_optimization.zero_quantized_weights"
+# Keys that change memory or speed, of which an estimate may not know all.
 _UNCOUNTED = (
     *NARROW,
     "communication_data_type",
@@ -30,8 +32,9 @@ _UNCOUNTED = (
     "zero_optimization.zenflow",
     SECOND_COPY,
     "zero_optimization.zero_quantized_gradients",
-    "zero_optimization.zero_quantized_weights",
+    _QUANTIZED,
 )
+_TIMED = (SECOND_COPY, _QUANTIZED)  # those whose speed is counted (dsgen.cost.communication)
 _OWN_RATES = {"Muon": "Muon's usual rate is about 0.02", "Lion": "Lion's usual rate is a third to a tenth of AdamW's"}
 
 _ON_CPU = ("adam", "adamw", "adagrad", "lion", "muon")  # deepspeed/ops: CPU versions; Muon runs in torch
@@ -68,11 +71,14 @@ def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
         there, value = lookup(values, path)
         if not there or path in counted or (path == _RATIO and value == 1):
             continue
-        if path in BOUNDED:
-            yield f"{path} changes memory and speed; the estimates count it in the interval of memory alone"
+        if path in _TIMED:
+            said = _of_timed(plan, path)
+        elif path in BOUNDED:
+            said = "changes memory and speed; the estimates count it in the interval of memory alone"
         else:
-            what = "speed" if path == SECOND_COPY and is_counted(plan.job, chosen) else "memory or speed"
-            yield f"{path} changes {what} in a way that the estimates do not count"
+            said = "changes memory or speed in a way that the estimates do not count"
+        if said:
+            yield f"{path} {said}"
     if plan.job.whole:
         for path, must, _ in _wrong(plan, values, surface.load(plan.job.version)):
             there, value = lookup(values, path)
@@ -82,6 +88,15 @@ def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
     rates = (*provenance.history("training.lr"), *provenance.history("deepspeed.optimizer.params.lr"))
     if training.optimizer in _OWN_RATES and not any(item.rank >= Rank.SITE for item in rates):
         yield f"lr {training.lr:g} is meant for AdamW; {_OWN_RATES[training.optimizer]}: --set training.lr=RATE"
+
+
+def _of_timed(plan: Plan, path: str) -> str:
+    """What the estimates leave open of a key whose speed they count; "" for nothing."""
+    chosen = plan.chosen.strategy
+    if path == SECOND_COPY:
+        counted = is_counted(plan.job, chosen)
+        return "" if counted else "changes memory in a way that the estimates do not count"
+    return "changes memory; the estimates count it in the interval" if chosen.stage == GATHERS else ""
 
 
 def _wrong(plan: Plan, values: Mapping[str, Any], known: surface.Surface) -> Iterator[tuple[str, str, str | None]]:

@@ -239,6 +239,47 @@ def test_zeropp_is_offered_between_nodes_where_gathering_is_what_takes_the_time(
     assert "watch that the loss is as without it" in plan_report.text(asked, width=200)
 
 
+HPZ, QWZ = "zero_optimization.zero_hpz_partition_size", "zero_optimization.zero_quantized_weights"
+BOTH = {"zero_hpz_partition_size": 8, "zero_quantized_weights": True}
+
+
+@pytest.mark.parametrize(
+    ("model", "network", "fields"),
+    [
+        ("70b", "ethernet-25g", [HPZ, QWZ, "zero_optimization"]),
+        ("7b", "ethernet-25g", ["zero_optimization"]),  # neither alone is faster than ZeRO-2
+        ("70b", "ethernet-100g", [HPZ, QWZ]),  # both are 7 % faster than hpZ
+        ("7b", "ib-hdr-200g", []),
+    ],
+)
+def test_both_keys_of_zeropp_are_offered_where_they_are_worth_more_than_one(make_job, model, network, fields):
+    cluster = {"profiles": [network], "cluster": {"nodes": 4}}
+    asked = plan(make_job("a100-80g", model, **cluster))
+    told = offers(asked)
+    zeropp = [offer for offer in told if offer.change.key]
+    both = plan(make_job("a100-80g", model, deepspeed={"zero_optimization": BOTH}, **cluster)).chosen
+
+    assert [offer.change.field for offer in zeropp] == fields
+    assert len(told) <= MOST_OFFERS + ("zero_optimization" in fields)
+    best = max((offer.gain for offer in zeropp if offer.change.field in (HPZ, QWZ)), default=0.0)
+    gain = both.speed / asked.chosen.speed - 1
+    assert (1 + gain >= (1 + best) * (1 + FREE_GAIN)) is ("zero_optimization" in fields)
+    for offer in zeropp:
+        if offer.change.field == "zero_optimization":
+            assert offer.change.value == BOTH
+            assert offer.change.option == f"--set {HPZ}=8 --set {QWZ}=true"
+            assert (offer.chosen.strategy, offer.gain) == (both.strategy, pytest.approx(gain))
+            assert "watch that the loss is as without them" in " ".join(plan_report.text(asked, width=200).split())
+
+
+@pytest.mark.parametrize("said", [{"zero_hpz_partition_size": 8}, {"zero_quantized_weights": True}])
+def test_of_zeropp_s_keys_the_one_that_is_said_is_not_offered_with_the_other(make_job, said):
+    cluster = {"profiles": ["ethernet-25g"], "cluster": {"nodes": 4}}
+    asked = plan(make_job("a100-80g", "70b", deepspeed={"zero_optimization": said}, **cluster))
+
+    assert "zero_optimization" not in [offer.change.field for offer in offers(asked)]
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("zero_hpz_partition_size", 8), ("zero_quantized_weights", True), (None, None)]
 )

@@ -248,6 +248,27 @@ def test_master_weights_in_16_bits_are_estimated_without_a_word(make_job):
     assert not any("do not count" in warning for warning in rendered(job).warnings)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "wishes", "said"),
+    [
+        ("zero_hpz_partition_size", 8, {}, None),
+        ("zero_hpz_partition_size", 8, {"offload": "all"}, "changes memory in a way that the estimates do not count"),
+        ("zero_quantized_weights", True, {}, "changes memory; the estimates count it in the interval"),
+        ("zero_quantized_gradients", True, {}, "changes memory and speed; the estimates count it in"),
+    ],
+)  # fmt: skip
+def test_of_zeropp_a_warning_says_what_is_not_counted_alone(make_job, key, value, wishes, said):
+    """hpZ and qwZ are timed: dsgen.cost.communication."""
+    more = {"profiles": ["ethernet-25g"], "cluster": {"nodes": 4}, "training": {"zero_stage": 3, **wishes}}
+    keyed = make_job("a100-80g", "7b", deepspeed={"zero_optimization": {key: value}}, **more)
+    without = plan(make_job("a100-80g", "7b", **more)).chosen
+    told = [one for one in rendered(keyed).warnings if key in one]
+
+    if key != "zero_quantized_gradients":
+        assert plan(keyed).chosen.speed > without.speed * 1.1
+    assert (len(told) == 1 and said in told[0]) if said else told == []
+
+
 def test_one_cycle_with_its_params_passes(make_job):
     params = {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-4}
     config = rendered(make_job(deepspeed={"scheduler": {"type": "OneCycle", "params": params}}))
@@ -279,12 +300,13 @@ def test_auto_leaves_a_key_to_the_planner(make_job):
 
 def test_what_the_estimates_do_not_count_is_said(make_job):
     plain = rendered(make_job())
-    hpz = rendered(make_job(deepspeed={"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}))
+    copied = {"stage": 3, "zero_hpz_partition_size": 4, "offload_param": {"device": "cpu"}}
+    hpz = rendered(make_job(deepspeed={"zero_optimization": copied}))
     muon = rendered(make_job(training={"optimizer": "Muon"}))
     sums = rendered(make_job(deepspeed={"data_types": {"grad_accum_dtype": "fp32"}}))
 
     assert not plain.warnings
-    assert any("zero_hpz_partition_size changes speed in a way" in warning for warning in hpz.warnings)
+    assert any("zero_hpz_partition_size changes memory in a way" in warning for warning in hpz.warnings)
     assert any("grad_accum_dtype changes memory and speed; the estimates count it in" in line for line in sums.warnings)
     assert any("lr 2e-05 is meant for AdamW" in warning for warning in muon.warnings)
 
