@@ -16,7 +16,7 @@ import attrs
 from published_page import table  # benchmarks/, beside this script
 from published_sources import SOURCES
 from published_speed_calibrated import ALIKE, foretold
-from published_speed_cases import DEEPSPEED, SpeedCase, asked
+from published_speed_cases import DEEPSPEED, Prediction, SpeedCase, asked, predicted
 from published_speed_facts import OLDER_DISPATCH
 from published_speed_figures import leave_one_source_out
 from published_speed_tables import Cases
@@ -24,7 +24,7 @@ from published_speed_tables import Cases
 from dsgen.cost import cost
 from dsgen.cost.steps import HIGH, LOW, LOW_ALIKE
 
-__all__ = ["ENOUGH", "Fit", "bounds_lines", "fits", "interval", "lines", "refitted"]
+__all__ = ["ENOUGH", "Fit", "bounds_lines", "fits", "interval", "lies_in", "lines", "narrowest", "refitted", "under"]
 
 GATHERS = 3  # the stage whose collectives are said to hide nothing
 _HALF_MICROSECOND = 0.5e-6
@@ -65,7 +65,7 @@ class Fit(NamedTuple):
 def fits(compared: Cases) -> tuple[Fit, ...]:
     """Every constant of the speed model's that was fitted on published runs, but for the interval."""
     seen = [case for case in compared if not case.held_back]
-    older = [case for case in seen if asked(case.name).job.hardware.dispatch_seconds == OLDER_DISPATCH]
+    older = [case for case in seen if _older(case)]
     slower = 2 * OLDER_DISPATCH
     bound = [case for case in older if 1 + _with_dispatch(case, slower) < _BOUND * (1 + case.error)]
     gathered = [case for case in seen if case.setup["stage"] == GATHERS and _parts(case).get("communication", 0.0) > 0]
@@ -125,17 +125,19 @@ def bounds_lines(seen: Cases) -> list[str]:
     return table(head, [interval(seen), _alike(seen)])
 
 
+def narrowest(rows: Cases) -> float:
+    """The least of the narrowest bounds that hold nine rows in ten."""
+    return next(low for low in _NEARER if sum(lies_in(row, low) for row in rows) >= ENOUGH * len(rows))
+
+
 def interval(seen: Cases) -> tuple[str, ...]:
     """The row of the interval that is printed beside a speed."""
 
-    def least(rows: Cases) -> float:
-        return next(low for low in _NEARER if sum(_inside(row, low) for row in rows) >= ENOUGH * len(rows))
-
-    left = leave_one_source_out(seen, least, lambda row, low: float(_inside(row, low)))
-    lows = {source: least([row for row in seen if row.source != source]) for source in left}
-    inside = {source: (sum(those), len(those)) for source, those in left.items()}
+    left = leave_one_source_out(seen, narrowest, lambda row, low: float(lies_in(row, low)))
+    lows = {source: narrowest([row for row in seen if row.source != source]) for source in left}
+    found = {source: (sum(those), len(those)) for source, those in left.items()}
     now = sum(row.within for row in seen) / len(seen)
-    return _bounds("any speed", lows, inside, f"{now:.0%} in {LOW:.2f} to {HIGH:.2f}")
+    return _bounds("any speed", lows, found, f"{now:.0%} in {LOW:.2f} to {HIGH:.2f}")
 
 
 def _alike(seen: Cases) -> tuple[str, ...]:
@@ -170,7 +172,7 @@ def _bounds(what: str, lows: dict[str, float], inside: dict[str, tuple[float, in
     return what, said, str(rows), f"{share:.0%}", now, f"{those / count:.0%} of {count}: {SOURCES[worst].title}"
 
 
-def _inside(row: SpeedCase, low: float) -> bool:
+def lies_in(row: SpeedCase, low: float) -> bool:
     """Whether a row lies in bounds that begin at `low`, wider where the host bounds it, as the printed interval is."""
     assert row.ours is not None
     below, above = row.ours.low / row.speed, row.ours.high / row.speed
@@ -203,6 +205,30 @@ def _speed(name: str, deepspeed: bool, dispatch: float) -> float:
 
 def _with_dispatch(case: SpeedCase, dispatch: float) -> float:
     return _speed(case.name, case.system == DEEPSPEED, dispatch) / case.measured - 1
+
+
+def under(case: SpeedCase, dispatch: float, share: float) -> SpeedCase:
+    """A row as it would be said with another cost of a call to an older host, and share that hides behind nothing."""
+    now = case.ours
+    assert now is not None
+    if dispatch != OLDER_DISPATCH and _older(case):
+        now = _prediction(case.name, case.system == DEEPSPEED, dispatch)
+    hidden = (1.0 - share) * now.parts.get("communication", 0.0) if case.setup["stage"] == GATHERS else 0.0
+    faster = now.seconds / (now.seconds - hidden)
+    speed, low, high = (faster * one for one in (now.speed, now.low, now.high))
+    parts = {part: seconds - hidden * (part == "communication") for part, seconds in now.parts.items()}
+    return attrs.evolve(case, ours=Prediction(speed, low, high, now.seconds - hidden, parts))
+
+
+@functools.cache
+def _prediction(name: str, deepspeed: bool, dispatch: float) -> Prediction:
+    question = asked(name)
+    hardware = attrs.evolve(question.job.hardware, dispatch_seconds=dispatch)
+    return predicted(attrs.evolve(question.job, hardware=hardware), question.strategy, deepspeed)
+
+
+def _older(case: SpeedCase) -> bool:
+    return asked(case.name).job.hardware.dispatch_seconds == OLDER_DISPATCH
 
 
 def _with_share(case: SpeedCase, share: float) -> float:

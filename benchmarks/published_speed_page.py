@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 
 import published_speed_fits as fits  # benchmarks/, beside this script
+import published_speed_overall as overall
 from published_page import bullets, reasons_table, table
 from published_sources import SOURCES
 from published_speed_calibrated import calibrated_lines
@@ -57,6 +58,8 @@ def page(cases: Cases) -> str:
         "### Without a source",
         "",
         *fits.lines(compared),
+        "",
+        *overall.lines(compared),
         "",
         *grouped(compared),
         "## In the measured order",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from published_page import table  # benchmarks/, beside this script
@@ -148,14 +149,42 @@ def order_tables(cases: Cases) -> list[str]:
     rows = [(what, *_right(found), *_right(those)) for what, (found, those) in every.items() if found]
     head = ("they differ in", "pairs", "in the measured order", "both held back", "in the measured order")
     stages = pairs(seen, "stage", "batch")
-    listed = [(pair.faster, pair.slower, _times(pair.measured), _times(pair.said)) for pair in stages]
+    named = {case.name: case for case in cases}
+    listed = [
+        (pair.faster, pair.slower, _times(pair.measured), _times(pair.said), _apart(pair, named)) for pair in stages
+    ]
     return [
         *table(head, rows),
         "",
+        *_stages(groups["stage"][0], named),
+        "",
         "Pairs that differ in the ZeRO stage, whatever the batch; below 1, dsgen has them the other way round:",
         "",
-        *table(("faster", "slower", "measured", "dsgen says"), listed),
+        *table(("faster", "slower", "measured", "dsgen says", "shown apart"), listed),
     ]
+
+
+def _stages(those: Sequence[Pair], named: Mapping[str, SpeedCase]) -> list[str]:
+    """What the pairs that differ in the ZeRO stage alone are of."""
+    compared = sum(not _apart(pair, named) for pair in those)
+    reasons = dict.fromkeys(
+        case.reason for pair in those for case in (named[pair.faster], named[pair.slower]) if case.reason
+    )
+    of = "pairs that differ in the stage alone"
+    apart = f"rows that are shown apart{': ' if reasons else ''}{'; '.join(reasons)}"
+    if not compared:
+        return textwrap.wrap(
+            f"All {len(those)} {of} have {apart}. How dsgen orders the stages of one job is hardly tested by them.", 110
+        )
+    others = f", and {len(those) - compared} have {apart}" if compared < len(those) else ""
+    said = f"Of {len(those)} {of} {compared} {'are' if compared > 1 else 'is'} of two rows that are compared{others}."
+    return textwrap.wrap(said, 110)
+
+
+def _apart(pair: Pair, named: Mapping[str, SpeedCase]) -> str:
+    """How many rows of a pair are shown apart; "" for none."""
+    count = sum(bool(named[name].reason) for name in (pair.faster, pair.slower))
+    return ("", "one", "both")[count]
 
 
 def _right(those: Sequence[Pair]) -> tuple[str, str]:
