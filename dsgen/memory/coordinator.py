@@ -179,14 +179,24 @@ class TensorUses(NamedTuple):
     def without(self, persistence: int) -> "TensorUses":
         """These uses without those of the tensors that are never partitioned, which are there from the first step on.
 
-        What `over` says of the same events, in an eighth of its time; only of uses of which none is `later`.
+        What `over` says of the same events, in an eighth of its time.
         """
         left = [use for use, numel in enumerate(self.numels) if numel > persistence]
+        places = {use: place for place, use in enumerate(left)} if self.later else {}
+        later = {step: [places[use] for use in late if use in places] for step, late in self.later.items()}
+        later = {step: late for step, late in later.items() if late}
         columns = [[column[use] for use in left] for column in (self.order, self.numels, self.extents)]
         bounds = [bisect.bisect_left(left, bound) for bound in self.bounds]
         steps, nears = ([column[use] for use in left] for column in (self.steps, self.nears))
         order, numels, extents = columns
-        return self._replace(order=order, numels=numels, extents=extents, bounds=bounds, steps=steps, nears=nears)
+        uses = self._replace(order=order, numels=numels, extents=extents, bounds=bounds, steps=steps, nears=nears)
+        return uses._replace(later=later)
+
+    def widened(self) -> "TensorUses":
+        """These uses where what is trained takes twice what it has elements, as adapters in fp32 do."""
+        frozen = self.frozen
+        each = zip(self.order, self.extents, strict=True)
+        return self._replace(extents=[extent if place in frozen else 2 * extent for place, extent in each])
 
     def run(
         self,
@@ -207,14 +217,19 @@ class TensorUses(NamedTuple):
         Tensors that are `held` lie there before the walk, which the coordinator does not count (reset_step); it ends
         before the event `until`.
         """
-        order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
+        order, numels, extents, steps = self.order, self.numels, self.extents, self.steps
         bounds, leaving, wholes, later, inner = self.bounds, self.leaving, self.wholes, self.later, self.inner
         uses, waits = len(order), {use for late in later.values() for use in late}
         there = set(held)
         coming: dict[int, _Gather] = {}
         copied: set[int] | None = set(self.frozen) if copying else None
+        plain = copied is None and not self.split
         marked = [-1] * (max(order, default=0) + 1)  # of each tensor the event of the last use that was fetched ahead
-        far = [near >= max_reuse for near in nears]  # whether a use lets go of its tensor
+        far = [near >= max_reuse for near in self.nears]  # whether a use lets go of its tensor
+        at_once = far  # and does so when its own event is over
+        if waits:
+            at_once = [lets and use not in waits for use, lets in enumerate(far)]
+        singles: dict[int, frozenset[int]] = {}  # a tensor -> it alone
         starts: list[int] = []
         peaks: list[int] = []
         rests: list[int] = []
@@ -225,8 +240,15 @@ class TensorUses(NamedTuple):
         for step, end in enumerate(bounds[1:] if until is None else bounds[1 : until + 1]):
             most = here + buffers
             if begin < end:
-                missing = [use for use in range(begin, end) if order[use] not in there]
-                if missing:
+                if begin + 1 == end and plain:  # most events by far
+                    place = order[begin]
+                    if place not in there:
+                        there.add(place)
+                        gathers.append((step, [begin], False))
+                        live += numels[begin]
+                        here += extents[begin]
+                        most = here + buffers
+                elif missing := [use for use in range(begin, end) if order[use] not in there]:
                     live += sum([numels[use] for use in missing])
                     here += self._fetched(step, missing, there, coming, alone, gathers, copied)
                     most = here + buffers
@@ -244,41 +266,47 @@ class TensorUses(NamedTuple):
                             done += gather.extent
                         else:
                             buffers -= gather.extent
-                buffers, done = buffers - done, 0
+                if done:
+                    buffers, done = buffers - done, 0
                 if end > ahead:
                     ahead = end
             starts.append(most)
-            around = freed if step in inner else 0
-            if ahead < uses and live + around < max_live and prefetch:
-                room = max_live - live - around
-                if room > prefetch:
-                    room = prefetch
-                begun: list[int] = []
-                fetching = 0
-                while ahead < uses and fetching < room:
-                    other = order[ahead]
-                    marked[other] = self.steps[ahead]
-                    if other not in there:
-                        there.add(other)
-                        begun.append(ahead)
-                        fetching += numels[ahead]
-                    ahead += 1
-                if begun:
-                    live += fetching
-                    here += self._fetched(step, begun, there, coming, alone, gathers, copied)
+            if ahead < uses and prefetch:
+                room = max_live - live - (freed if step in inner else 0)
+                if room > 0:
+                    room = min(room, prefetch)
+                    begun: list[int] = []
+                    fetching = 0
+                    while ahead < uses and fetching < room:
+                        other = order[ahead]
+                        marked[other] = steps[ahead]
+                        if other not in there:
+                            there.add(other)
+                            begun.append(ahead)
+                            fetching += numels[ahead]
+                        ahead += 1
+                    if begun:
+                        live += fetching
+                        here += self._fetched(step, begun, there, coming, alone, gathers, copied)
             peaks.append(here + buffers)
             gone, freed = _NOTHING, 0
             if begin < end or step in later:
+                late_ones = later.get(step, ())
                 if decided is not None:
                     going = decided[step]
-                    left = [use for use in range(begin, end) if order[use] in going] if going else []
-                    left += [use for use in later.get(step, ()) if order[use] in going] if going else []
+                    left = [use for use in (*range(begin, end), *late_ones) if order[use] in going] if going else []
+                elif begin + 1 == end and not late_ones:
+                    left = [begin] if at_once[begin] and marked[order[begin]] <= step else []
                 else:
-                    left = [use for use in range(begin, end) if far[use] and marked[order[use]] <= step]
-                    if later:
-                        left = [use for use in left if use not in waits]
-                        left += [use for use in later.get(step, ()) if far[use] and marked[order[use]] <= step]
-                if left:
+                    left = [use for use in range(begin, end) if at_once[use] and marked[order[use]] <= step]
+                    left += [use for use in late_ones if far[use] and marked[order[use]] <= step]
+                if len(left) == 1:
+                    place = order[left[0]]
+                    gone = singles.get(place) or singles.setdefault(place, frozenset((place,)))
+                    freed = numels[left[0]]
+                    live -= freed
+                    here -= extents[left[0]]
+                elif left:
                     gone = frozenset([order[use] for use in left])
                     freed = sum([numels[use] for use in left])
                     live -= freed

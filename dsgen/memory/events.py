@@ -13,7 +13,7 @@ from dsgen.memory.modules import BITSANDBYTES, LENDING, GatheredTensor, Module, 
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
 
-__all__ = ["ModuleEvent", "Step", "events", "first_asked", "graphless", "lingering", "unasked"]
+__all__ = ["ModuleEvent", "Step", "events", "first_asked", "graphless", "lingering", "narrow", "unasked"]
 
 # Matrices whose input is the block's, normalized. In some families that of the feed-forward part is so too.
 _FIRST = (
@@ -122,9 +122,18 @@ def unasked(step: Step) -> frozenset[str]:
     return frozenset(f"{name}{more}" for name in names for more in ("", ".base_layer"))
 
 
-@functools.lru_cache(maxsize=256)
+def narrow(step: Step) -> Step:
+    """The step but for what an adapter's elements take, on which no order depends."""
+    return step._replace(wide=False) if step.wide else step
+
+
 def events(step: Step) -> tuple[ModuleEvent, ...]:
     """The modules in order of use in one step."""
+    return _events(narrow(step))
+
+
+@functools.lru_cache(maxsize=256)
+def _events(step: Step) -> tuple[ModuleEvent, ...]:
     method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
     modules = step.modules
     everything = sum(held.numel for _, part in modules.parts for module in part for held in module.tensors)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, APART, AT, BACKWARD, FETCHED, FORWARD, START, Position
 from dsgen.memory.coordinator import TensorUses, Walked
-from dsgen.memory.events import ModuleEvent, Step, events, first_asked, graphless, lingering, unasked
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, graphless, lingering, narrow, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
@@ -248,17 +248,23 @@ def walked_later(step: Step, limits: tuple[int, int, int, int], behind: bool = T
 @functools.lru_cache(maxsize=256)
 def uses_of(step: Step, persistence: int, anew: bool = False) -> TensorUses:
     """The uses of a model's tensors that are gathered; both kinds are asked for, and one is soon made of the other."""
-    if not anew and not (whole := uses_of(step, persistence, True)).later:
-        return whole.without(persistence)
-    return TensorUses.over(events(step), persistence, step.wide, anew)
+    if step.wide:
+        return uses_of(narrow(step), persistence, anew).widened()
+    if not anew:
+        return uses_of(step, persistence, True).without(persistence)
+    return TensorUses.over(events(step), persistence, False, True)
 
 
-@functools.lru_cache(maxsize=256)
 def around(step: Step) -> tuple[Row, ...]:
     """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then.
 
     Before the last, those of a second product behind the first.
     """
+    return _around(narrow(step))
+
+
+@functools.lru_cache(maxsize=256)
+def _around(step: Step) -> tuple[Row, ...]:
     parts = dict(step.modules.parts)
     last = ".lora_B.default"  # of a layer with an adapter
     layers = {
