@@ -230,6 +230,7 @@ class TensorUses(NamedTuple):
         if waits:
             at_once = [lets and use not in waits for use, lets in enumerate(far)]
         singles: dict[int, frozenset[int]] = {}  # a tensor -> it alone
+        moved = {*later, *leaving}  # events after which something goes that they do not use
         starts: list[int] = []
         peaks: list[int] = []
         rests: list[int] = []
@@ -239,6 +240,13 @@ class TensorUses(NamedTuple):
         here = sum(dict(zip(order, extents, strict=True))[one] for one in there) if there else 0  # what they take
         for step, end in enumerate(bounds[1:] if until is None else bounds[1 : until + 1]):
             most = here + buffers
+            if begin == end and (live >= max_live or ahead >= uses) and step not in moved:  # all stays
+                starts.append(most)
+                peaks.append(most)
+                rests.append(most)
+                released.append(_NOTHING)
+                freed = 0
+                continue
             if begin < end:
                 if begin + 1 == end and plain:  # most events by far
                     place = order[begin]
