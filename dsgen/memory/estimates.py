@@ -10,7 +10,6 @@ import attrs
 
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import tells
-from dsgen.memory.hosts import Host
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import WORKSPACE, overhead
 from dsgen.memory.parts import Parts, parts
@@ -36,7 +35,6 @@ __all__ = [
     "host_place",
     "ram",
     "room",
-    "rounding",
     "verdict",
     "worst",
 ]
@@ -60,11 +58,6 @@ LOW_DOUBTED = 0.80
 HIGH_DOUBTED = 1.20
 _CUDA = ("nvidia", "generic")  # whose allocator reads PYTORCH_CUDA_ALLOC_CONF; a generic GPU is taken for one of them
 GATHERS = 3  # the stage that gathers parameters, over all ranks even beside AutoTP
-# Bytes of page-locked memory that the high end takes for each that is asked for. torch rounds every request up to a
-# power of two (CachingHostAllocator.h), so it is 1 to 2: 1.10 to 1.90 in 14 simulated scenarios with offload, 1.32 in
-# the median, no more than this in 11 of them (drawn by benchmarks/reserved.py; the engine's `pinned.rounded_bytes`). To
-# bound 11 of them is our choice: 2 bounds all, and calls more runs uncertain whose RAM is enough.
-PINNED_ROUNDING = 1.5
 
 
 class Verdict(enum.Enum):
@@ -297,15 +290,10 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
 
 
 def host_place(job: Job, parts: Parts) -> Place:
-    """One node's RAM: the largest of loading, init and training; pinned parts widen the interval upwards."""
+    """One node's RAM: the largest of loading, init and training; what torch rounds up widens the interval upwards."""
     phase, peak = parts.host.phase, parts.host.peak
-    most = sum(parts.host.stepping.values()) + rounding(parts.host)
+    most = sum(parts.host.stepping.values()) + parts.host.rounding
     return ram(job, phase, parts.host.phases[phase], max(0, most - peak))
-
-
-def rounding(host: Host) -> int:
-    """Bytes that torch may take of a node's RAM beyond its page-locked tensors."""
-    return int(host.pinned * (PINNED_ROUNDING - 1))
 
 
 def ram(job: Job, phase: str, parts: Mapping[str, int], more: int) -> Place:

@@ -1,10 +1,14 @@
 """What the ranks of one node hold in its RAM and on its drives, while a model loads and while it trains."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dsgen.families.parameters import Parameter, parameters
+from dsgen.memory.cuts import cut
 from dsgen.memory.loading import Loaded
+from dsgen.memory.shares import sub_groups
 from dsgen.memory.states import FP32, States
+from dsgen.shapes.profiles import Model
 
 __all__ = ["Host", "host"]
 
@@ -18,7 +22,7 @@ class Host(NamedTuple):
 
     Attributes:
         phases: load, init, training, and step where that takes more -> part -> bytes in RAM.
-        pinned: Bytes of the training parts that are page-locked, where torch rounds up to a power of two.
+        rounding: Bytes that torch takes beyond the page-locked tensors: it rounds each up to a power of two.
         nvme: Part -> bytes on the local drives.
         phase, peak: The one of them that takes most RAM, and its bytes.
         stored: Bytes on the local drives.
@@ -26,7 +30,7 @@ class Host(NamedTuple):
     """
 
     phases: dict[str, dict[str, int]]
-    pinned: int
+    rounding: int
     nvme: dict[str, int]
     phase: str
     peak: int
@@ -48,6 +52,8 @@ def host(
     coming: Loaded,
     flat: int = 0,
     back: int = 0,
+    frozen: Model | None = None,
+    locked: bool = True,
 ) -> Host:
     """The host of a layout; all ranks of a node are alike.
 
@@ -59,14 +65,16 @@ def host(
         accumulates: Gradients of earlier passes are there.
         coming: What the model takes while it loads.
         back: Bytes that a rank's stepped weights wait in for the GPU, at stages 1 and 2.
+        frozen: The model beneath adapters; None where all of it is trained.
+        locked: Whether what an optimizer on the CPU needs is page-locked.
         flat: Bytes that a rank has in RAM while its trained weights are made one flat tensor there, and moved back.
     """
     size, own = states.size, states.own
     training: dict[str, int] = {}
-    pinned = 0
     largest = states.tensors.largest
     tensors, elements = swapped
-    group = min(own, elements + largest // states.ranks)  # it ends with a whole tensor
+    groups = _groups(states, elements) if layout.stage == 3 else [own]
+    group = max(groups, default=0)
     if layout.offload_optimizer == "cpu":
         training["fp32 master weights"] = ranks * states.master
         training["optimizer states"] = ranks * states.moments
@@ -77,19 +85,15 @@ def host(
             training["offload buffers"] = ranks * (back + size * largest)
             if accumulates and layout.stage == 2 and states.wide == FP32:
                 training["gradients"] += ranks * size * states.kept
-        pinned += sum(training.values()) - training["optimizer states"]
     elif layout.offload_optimizer == "nvme":
         training["offload buffers"] = ranks * tensors * FP32 * group
         training["gradients"] = ranks * size * own
-        pinned += sum(training.values())
     if layout.offload_param == "cpu":
         training["weights"] = ranks * states.weights
-        pinned += training["weights"]
     elif layout.offload_param == "nvme":
         waiting = ranks * PARAM_NVME_BUFFERS * size * -(-largest // states.ranks)
         training["offload buffers"] = training.get("offload buffers", 0) + waiting
         training["weights"] = ranks * min(states.weights, size * MAX_IN_CPU)
-        pinned += waiting
     stored = _nvme(ranks, layout, states)
     loading = {"weights": coming.ram}
     phases = {"load": loading, "init": {"weights": ranks * flat} if flat else loading, "training": training}
@@ -99,7 +103,68 @@ def host(
         phases["step"] = {**training, "temporaries": ranks * size * group}
     sizes = {name: sum(parts.values()) for name, parts in phases.items()}
     phase = max(phases, key=lambda name: sizes[name])  # the first of equals
-    return Host(phases, pinned, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
+    pinned = (
+        *(_of_optimizer(layout, states, accumulates, back, tensors, groups) if locked else ()),
+        *_of_parameters(layout, states, frozen),
+    )
+    return Host(phases, ranks * _beyond(pinned), stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
+
+
+def _groups(states: States, elements: int) -> list[int]:
+    """Elements of a rank in each group that is stepped at once; each ends with a whole tensor."""
+    cut_up, among = states.cut_up, states.among
+    made = sub_groups(cut_up, among, elements, states.split)
+    return [sum(-(-cut_up.numels[index] // among) for index in group) for group in made]
+
+
+def _of_optimizer(
+    layout: Any, states: States, accumulates: bool, back: int, tensors: int, groups: Sequence[int]
+) -> Iterator[int]:
+    """Bytes of each page-locked tensor of a rank that an optimizer away from the GPU needs.
+
+    Below stage 3 its master weights and their gradients, what both wait in on their way, and each gradient that passes
+    add up (stage_1_and_2.py, __init__, initialize_optimizer_states, buffer_to_accumulate_to_in_cpu). At stage 3 the
+    16-bit gradients as one tensor and those that a group is stepped with, but no master weights (stage3.py,
+    _setup_for_real_optimizer, initialize_optimizer_states); on NVMe the buffers that groups are swapped through.
+    """
+    own, size = states.own, states.size
+    if layout.offload_optimizer == "nvme":
+        yield from [FP32 * max(groups, default=0)] * tensors
+        yield size * own
+    elif layout.offload_optimizer == "cpu" and layout.stage == 3:
+        yield size * own
+        yield from (states.wide * group for group in groups)
+    elif layout.offload_optimizer == "cpu":
+        yield from (states.master, states.wide * own, back, size * states.tensors.largest)
+        if accumulates and layout.stage == 2 and states.wide == FP32:
+            for one in cut(states.tensors, states.ranks):
+                yield from (size * numel for numel in states.tensors.numels[one.first : one.first + one.tensors])
+
+
+def _of_parameters(layout: Any, states: States, frozen: Model | None) -> Iterator[int]:
+    """Bytes of each page-locked tensor of a rank that parameters away from the GPU need.
+
+    Trained ones are one tensor (stage3.py, _create_param_groups_fp16_flat_cpu_memory), frozen ones lie each in its own
+    (partition_parameters.py, partition); on NVMe they pass through buffers.
+    """
+    size = states.size
+    if layout.offload_param == "cpu":
+        yield size * states.own
+        for item in parameters(frozen) if frozen is not None else ():
+            yield from [_share(states, item)] * item.repeats
+    elif layout.offload_param == "nvme":
+        yield from [size * -(-states.tensors.largest // states.ranks)] * PARAM_NVME_BUFFERS
+
+
+def _share(states: States, item: Parameter) -> int:
+    """Bytes of a rank's share of a frozen tensor; matrices of a base in 4 bits lie two elements to a byte."""
+    packed = states.loaded and item.matrix and item.layer
+    return -(-item.numel // states.among) // 2 if packed else states.size * -(-item.numel // states.among)
+
+
+def _beyond(sizes: Iterable[int]) -> int:
+    """What torch's host allocator takes beyond tensors of some bytes (CachingHostAllocator.h: PowerOf2Ceil)."""
+    return sum((1 << (size - 1).bit_length()) - size for size in sizes if size)
 
 
 def _nvme(ranks: int, layout: Any, states: States) -> dict[str, int]:

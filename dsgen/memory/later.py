@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.checkpoints import between_steps, resuming, saving
-from dsgen.memory.estimates import MEASURED, PhaseMemory, Place, Room, Verdict, ram, room, rounding, worst
+from dsgen.memory.estimates import MEASURED, PhaseMemory, Place, Room, Verdict, ram, room, worst
 from dsgen.memory.evaluating import TRAINER_SEQUENCES, Evaluation, evaluation
 from dsgen.memory.widened import widened
 from dsgen.strategies.strategies import Strategy
@@ -73,7 +73,7 @@ def later(
         Later(
             _measured(phase, gpu.ratio),
             _card(phase, gpu, *uncounted),
-            ram(job, phase.phase, phase.host, rounding(node)),
+            ram(job, phase.phase, phase.host, node.rounding),
         )
         for phase in phases
     )

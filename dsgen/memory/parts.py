@@ -87,7 +87,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
 def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False) -> Parts:
     """Those of a layout that `layouts` offers, which asked before whether it is counted."""
     swapped = buffers.swap_buffers if layout.offload_optimizer == "nvme" else 0
-    node = job.gpus_per_node, job.hardware.usable_memory_bytes, swapped, buffers.sub_group
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, buffers.locked, swapped, buffers.sub_group
     return _parts(*_telling(job, layout, buffers, passes, single), node)
 
 
@@ -144,10 +144,11 @@ def _parts(
     accumulates: bool,
     twice: bool,
     anew: bool,
-    node: tuple[int, int, int, int],
+    node: tuple[int, int, bool, int, int],
 ) -> Parts:
-    """Those of a kind of node: its GPUs, bytes of one, tensors that swap to NVMe, and elements of a group of them."""
-    ranks, memory, *swapped = node
+    """Those of a kind of node: its GPUs, bytes of one, whether RAM is page-locked, tensors that swap to NVMe, and
+    elements of a group of them."""
+    ranks, memory, locked, *swapped = node
     states, moments, lines = _of_layout(asked, layout, buffers, accumulates, twice, anew)
     flat, before = flattening(states, layout.stage)
     if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
@@ -163,7 +164,9 @@ def _parts(
     coming = loaded(asked.model, asked.training, layout, states, ranks)
     leaves = layout.stage in (1, 2) and not flattens  # the weights leave for RAM, and are copied flat beside them
     narrow = 0 if asked.returns_wide else states.size * states.own  # what goes back to the GPU waits in 16 bits
-    node_ram = host(ranks, layout, swapped, states, accumulates, coming, 2 * flat if leaves else 0, narrow)
+    base = None if asked.training.method == "full" else asked.model
+    away = 2 * flat if leaves else 0
+    node_ram = host(ranks, layout, swapped, states, accumulates, coming, away, narrow, base, locked)
     return Parts(moments, lines, node_ram, warning is not None or unsure, warning)
 
 
