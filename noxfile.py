@@ -120,7 +120,8 @@ def tests(session: nox.Session) -> None:
 def whole(session: nox.Session) -> None:
     """All tests on the other Pythons too."""
     session.install(UNCOMPILED, ".", *dependencies("tests"))
-    session.run("pytest", "-m", "not proof and not launch", *session.posargs)
+    everything = {"DSGEN_EXAMPLES": "all"}  # of properties that take long (tests/helpers/tries.py)
+    session.run("pytest", "-m", "not proof and not launch", *session.posargs, env=everything)
 
 
 @nox.session(python=PYTHON, default=False)

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 from hypothesis import assume, given, settings
 from hypothesis import strategies as draw
+from tries import tries
 
 import dsgen
 from dsgen.asking.memory_questions import Question, answer, ask, ask_config, counterfactuals
@@ -24,7 +25,7 @@ from dsgen.strategies.wishes import check_wishes
 # Share by which torch may reserve less for more: requests that are a little larger can leave fewer holes in segments. A
 # hole may have the size of the largest tensor, so it is rarely more, and how rarely is counted among batches in use.
 FEWER_HOLES, RARELY = 0.05, 0.02
-QUESTIONS = settings(max_examples=60)  # each answers some dozens of estimates
+QUESTIONS = settings(max_examples=tries(60))  # each answers some dozens of estimates
 
 HARDWARE = draw.sampled_from(["a100-40g", "rtx4090-24g", "t4-16g", "mi300x-192g", "v100-32g", "generic-24g"])
 MODELS = draw.sampled_from(
