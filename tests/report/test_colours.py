@@ -171,12 +171,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_in_colour_at_a_terminal_and_plain_in_a_pipe(name: str, folder: Path) -> None:
-    plain, painted = piped(folder, *COMMANDS[name]), at_a_terminal(folder, *COMMANDS[name])
+def test_every_command_is_in_colour_at_a_terminal_and_plain_elsewhere(
+    name: str, folder: Path, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted = at_a_terminal(folder, *COMMANDS[name])
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, err = run(*COMMANDS[name])
 
-    assert "\x1b" not in plain.stdout + plain.stderr
+    assert "\x1b" not in out + err
     assert "\x1b[" in painted
-    assert sorted(ANSI.sub("", painted).splitlines()) == sorted((plain.stdout + plain.stderr).splitlines())
+    assert sorted(ANSI.sub("", painted).splitlines()) == sorted((out + err).splitlines())
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -194,7 +199,7 @@ def test_a_file_gets_no_colours_from_the_terminal_beside_it(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["plan", "memory", "render", "why", "diff", "a mistake"])
-def test_a_pipe_does_not_load_rich(name: str, folder: Path) -> None:
+def test_a_pipe_is_plain_and_does_not_load_rich(name: str, folder: Path) -> None:
     program = (
         "import sys\nfrom dsgen.cli import main\n"
         f"try: main({list(COMMANDS[name])!r})\nfinally: print('rich' in sys.modules, file=sys.stderr)"
@@ -205,3 +210,4 @@ def test_a_pipe_does_not_load_rich(name: str, folder: Path) -> None:
     )
 
     assert done.stderr.splitlines()[-1] == "False"
+    assert "\x1b" not in done.stdout + done.stderr
