@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import dsgen
+from dsgen.asking.memory_questions import alternatives, ask
 from dsgen.cli import main
 from dsgen.report.memory import _KINDS, _kind
 
@@ -124,12 +126,12 @@ def test_all_shows_checkpointing_both_ways(run: Run) -> None:
     assert len(re.findall(r"^[> ] [0-3] ", out, re.M)) == 20
 
 
-def test_every_part_of_every_case_has_its_letter(run: Run) -> None:
+def test_every_part_of_every_case_has_its_letter() -> None:
     """No part falls to "all else" but what is named there: buffers, and what no tensor holds."""
     names: set[str] = set()
-    for more in (["--method", "qlora"], ["--offload", "nvme"], ["--offload", "all", "--zero-stage", "3"], []):
-        _, out, _ = run(*MAIN, *more, "--all", "--format", "json")
-        names |= {name for item in json.loads(out)["alternatives"] for name in item["gpu"]["parts"]}
+    for more in ({"method": "qlora"}, {"offload": "nvme"}, {"offload": "all", "zero_stage": 3}, {}):
+        asked = ask(dsgen.job(dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": more}))
+        names |= {name for item in alternatives(asked, every=True) for name in item.memory.gpu.parts}
 
     words = _KINDS["b"][1]
     assert {name for name in names if _kind(name) == "b" and not any(word in name for word in words)} <= {"overhead"}
