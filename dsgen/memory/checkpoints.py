@@ -146,7 +146,9 @@ def _node(job: Job, strategy: Strategy, held: States, accumulates: bool) -> Host
     swapped = strategy.buffers.swap_buffers if strategy.offload_optimizer == "nvme" else 0
     place = swapped, strategy.buffers.sub_group
     back = 0 if returns_wide(job.version) else held.size * held.own
-    return host(job.gpus_per_node, batchless(strategy), place, held, accumulates, Loaded(0, 0), 0, back)
+    base = None if job.training.method == "full" else job.model
+    locked = strategy.buffers.locked
+    return host(job.gpus_per_node, batchless(strategy), place, held, accumulates, Loaded(0, 0), 0, back, base, locked)
 
 
 def _largest(held: States, strategy: Strategy) -> int:
