@@ -244,7 +244,8 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
     said = scenario_from(file, options)
     planned, short = plan_all_the_same(assemble(layers(said), said.deepspeed))
     if short is not None:
-        click.echo(f"warning: {short.what}; simulated all the same\n  {short.todo}", err=True)
+        todo = f"\n  {short.todo}" if short.todo else ""
+        click.echo(f"warning: {short.what}; simulated all the same{todo}", err=True)
     return simulating.from_rendered(render(planned), run)
 
 
