@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from dsgen.memory import Verdict
-from dsgen.memory.first_failure import Failure, first_to_fail
+from dsgen.memory.first_failure import first_to_fail
 from dsgen.report import footprints, step_time
 from dsgen.report.converted import conversion_lines, conversions_data
 from dsgen.report.memory import wrapped
@@ -119,19 +119,15 @@ def host_words(simulation: Simulation) -> str:
     ranks = simulation.ranks_per_node
     each = gib(simulation.estimate.host.peak_bytes / ranks)
     first = first_to_fail(simulation.estimate, ()) if simulation.limits else None
-    over = f"{first.words} is the first that has no room; " if first and first.place == "host" and _fails(first) else ""
-    alike = (
-        f"{over}{ranks} ranks of a node, all alike: {ranks} x {each} GiB" if ranks > 1 else "the only rank of its node"
-    )
+    lacks = first is not None and first.place == "host" and first.verdict is Verdict.DOES_NOT_FIT
+    over = f"{first.words} is the first that has no room; " if first is not None and lacks else ""
+    alike = f"{ranks} ranks of a node, all alike: {ranks} x {each} GiB" if ranks > 1 else "the only rank of its node"
+    alike = f"{over}{alike}"
     if not simulation.pinned_bytes:
         return f"{alike}, none of it page-locked"
     rounded = simulation.pinned_rounded_bytes
     more = f", {gib(rounded)} as torch rounds it up" if gib(rounded) != gib(simulation.pinned_bytes) else ""
     return f"{alike}, {gib(simulation.pinned_bytes)} GiB of it page-locked{more}"
-
-
-def _fails(first: Failure) -> bool:
-    return first.verdict is Verdict.DOES_NOT_FIT
 
 
 def torch_words(simulation: Simulation) -> str:

@@ -139,6 +139,8 @@ def test_the_phase_that_a_nodes_ram_ends_in_is_said(here: Path, capsys: pytest.C
     """All of a node's processes take 24 GiB before a tensor is there."""
     by_config(here, "--hw", "a100-40g", "--host-memory", "16GiB")
     assert "load is the first that has no room; 8 ranks" in unfolded(capsys)
+    by_config(here, "--hw", "a100-40g", "--host-memory", "4GiB", "--gpus-per-node", "1")
+    assert "has no room; the only rank of its node" in unfolded(capsys)
     by_config(here, "--hw", "a100-40g")
     assert "has no room" not in unfolded(capsys)
 

@@ -12,7 +12,7 @@ from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, count
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
-from dsgen.memory.conversions import Conversion, Unconverted, conversions, unconverted, written
+from dsgen.memory.conversions import Conversion, Unconverted, afterwards
 from dsgen.memory.evaluating import Evaluation, evaluation, most_sequences
 from dsgen.memory.first_failure import Failure, first_to_fail
 from dsgen.memory.later import Later, later
@@ -85,9 +85,7 @@ def answer(
         evaluation=evaluated,
         most_evaluated=most_sequences(question.job, question.strategy),
         later=later(question.job, question.strategy, evaluated, question.evaluated),
-        written=written(question.job, question.strategy),
-        conversions=conversions(question.job, question.strategy),
-        unconverted=unconverted(question.job, question.strategy),
+        **afterwards(question.job, question.strategy)._asdict(),
     )
 
 
