@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import sys
@@ -242,6 +243,14 @@ def make_job() -> Callable[..., dsgen.Job]:
         return dsgen.job(layers | overrides)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def module() -> Iterator[Callable[[str], Any]]:
+    """A module of benchmarks/ by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+        yield importlib.import_module
 
 
 @pytest.fixture

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from dsgen.cost.steps import LOW
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def module() -> Any:
-    """A module of benchmarks/ by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "benchmarks"))
-        yield importlib.import_module
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import importlib
 import json
 import math
 import statistics
@@ -15,14 +14,6 @@ import attrs
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def module() -> Any:
-    """A module of benchmarks/ by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "benchmarks"))
-        yield importlib.import_module
 
 
 @pytest.fixture(scope="module")

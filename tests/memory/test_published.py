@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import collections
-import importlib
 import statistics
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 GIB = 2**30
-
-
-@pytest.fixture(scope="module")
-def module() -> Any:
-    """A module of benchmarks/ by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "benchmarks"))
-        yield importlib.import_module
 
 
 @pytest.fixture(scope="module")
