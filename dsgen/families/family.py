@@ -120,9 +120,10 @@ class Family:
         hybrid: DeepSpeed's hybrid engine replaces its blocks by inference kernels, with the class of transformers 5.23.
         older_loss: What its class did with the logits in older releases of transformers.
         leaf: DeepSpeed gathers a mixture whole at stage 3, its router among the experts, and takes its gradients when
-            all of them are there (runtime/zero: z3 leaf modules).
-        leaf_class: A class that DeepSpeed does not know for a leaf and that was better one before transformers 5, when
-            each expert was a module: ranks that route differently wait for each other (DeepSpeed issues 4808, 7461).
+            all of them are there (runtime/zero: z3 leaf modules). Which releases do: unknown_leaf of
+            dsgen.jobs.releases.
+        leaf_class: The class of a mixture that is better a leaf before transformers 5, when each expert was a module:
+            ranks that route differently wait for each other (DeepSpeed issues 4808, 7461).
         parts: Names that peft takes for a part of the experts or for the router -> the tensor that holds it.
         packs: transformers puts its linear layers into 4 bits for QLoRA.
     """

@@ -35,5 +35,6 @@ MIXTRAL = Family(
     order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp"),
     autotp=UNKNOWN_STYLE,
     leaf=True,
+    leaf_class="transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
     parts={"gate": peft.ROUTER, "w1": peft.PAIR, "w3": peft.PAIR, "w2": peft.DOWN},
 )

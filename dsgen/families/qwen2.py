@@ -135,4 +135,5 @@ QWEN2_MOE = Family(
     order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp"),
     autotp=UNKNOWN_STYLE,
     leaf=True,
+    leaf_class="transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
 )

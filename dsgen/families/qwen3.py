@@ -64,5 +64,6 @@ QWEN3_MOE = Family(
     order=Order(dense=f"{_LEADING} {GATED}", sparse=f"{_LEADING} mlp"),
     autotp=UNKNOWN_STYLE,
     leaf=True,
+    leaf_class="transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
     parts=peft.PARTS,
 )

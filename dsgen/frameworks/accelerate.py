@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.families import family_of
 from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, beside, yaml_value
 from dsgen.frameworks.training_arguments import resolved
 from dsgen.frameworks.transformers_trainer import config_json
+from dsgen.jobs.releases import unknown_leaf
 from dsgen.rendering import Config
 
 __all__ = ["ACCELERATE_FILE", "accelerate", "leaf_classes"]
@@ -40,7 +40,8 @@ def leaf_classes(config: Config) -> str:
     """Class of the mixture that stage 3 is to gather whole and that DeepSpeed does not know; "" for none."""
     if config.plan.chosen.strategy.stage != 3:
         return ""
-    return family_of(config.plan.job.model).leaf_class.rpartition(".")[2]
+    job = config.plan.job
+    return unknown_leaf(job.model, job.version).rpartition(".")[2]
 
 
 def _arguments(config: Config, path: str) -> Iterator[Argument]:

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dsgen.deepspeed.keys import lookup
-from dsgen.families import family_of
 from dsgen.frameworks import recomputation
 from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import python_value
 from dsgen.frameworks.optimizer_starts import start_code
 from dsgen.frameworks.rank_environment import job_variables
-from dsgen.jobs.releases import casts_adapters
+from dsgen.jobs.releases import casts_adapters, unknown_leaf
 from dsgen.memory.conversions import TO_FP32, conversions
 from dsgen.memory.quantized_base import lifts
 from dsgen.planning.planner import Plan
@@ -191,7 +190,7 @@ def _liger(at: _AskedCode) -> str:
 
 
 def _leaf_modules(at: _AskedCode) -> str:
-    path, _, name = family_of(at.plan.job.model).leaf_class.rpartition(".")
+    path, _, name = unknown_leaf(at.plan.job.model, at.plan.job.version).rpartition(".")
     if at.target == "accelerate" and not at.launched:
         return f"# done: accelerate.yaml has deepspeed_moe_layer_cls_names: {name}"
     return (

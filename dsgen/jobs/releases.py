@@ -34,6 +34,7 @@ __all__ = [
     "obeys_zero3_init_flag",
     "recomputed",
     "reenters",
+    "unknown_leaf",
     "why_reenters",
     "with_liger_kernels",
 ]
@@ -49,6 +50,9 @@ _KEEPS_ADAPTERS = (0, 19, 2)
 # Forward hooks of the recomputation gave them back before: torch's checkpointing that is not reentrant compares the
 # tensors with those of forward, has shapes of 0, and raises a CheckpointError. The reentrant one compares nothing.
 _KEEPS_RECOMPUTED = (0, 19, 3)
+# The first release of DeepSpeed that gathers mixtures of three classes whole by itself (runtime/zero/
+# leaf_module_config.py): 0.17.6 has no such list, 0.18.0 has it.
+_KNOWS_MIXTURES = (0, 18)
 WHY_REENTRANT = (
     f"the other kind ends in a CheckpointError: before DeepSpeed {'.'.join(map(str, _KEEPS_RECOMPUTED))} stage 3 gives "
     "frozen weights back before its backward"
@@ -147,6 +151,18 @@ def recomputed(training: Training, stage: int, version: str) -> Training:
 @functools.lru_cache(maxsize=64)
 def _reentrant(training: Training) -> Training:
     return attrs.evolve(training, reentrant=True)
+
+
+def unknown_leaf(model: Model, version: str) -> str:
+    """Class of a mixture that stage 3 is better told to gather whole, by its path; "" for none.
+
+    Args:
+        model: The model, as a release of transformers loads it.
+        version: The release of DeepSpeed, as of a job.
+    """
+    family = family_of(model)
+    known = family.leaf and (not model.experts_apart or _of_deepspeed(version) >= _KNOWS_MIXTURES)
+    return "" if known else family.leaf_class
 
 
 def _of_deepspeed(version: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
-from dsgen.jobs.releases import reenters
+from dsgen.jobs.releases import reenters, unknown_leaf
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import available
 from dsgen.planning.planner import Plan
@@ -66,7 +66,6 @@ def own_optimizer(job: Job) -> str:
 
 def _needed(plan: Plan) -> Iterator[Needed]:
     job, chosen, wishes = plan.job, plan.chosen.strategy, plan.job.training
-    family = family_of(job.model)
     if wishes.method == "qlora" and job.world > 1:  # transformers has no zero.Init for weights in 4 bits
         yield Needed("device", "each rank's own GPU, set before the base is loaded")
     elif chosen.stage == 3:
@@ -83,7 +82,7 @@ def _needed(plan: Plan) -> Iterator[Needed]:
     if chosen.checkpointing:
         kind = "reentrant " if reenters(wishes, chosen.stage, job.version) else ""
         yield Needed("checkpointing", f"{kind}gradient checkpointing")
-    if chosen.stage == 3 and family.leaf_class:
+    if chosen.stage == 3 and unknown_leaf(job.model, job.version):
         yield Needed("leaf-modules", "each mixture gathered whole (leaf modules)")
     if chosen.tp > 1:
         yield Needed("same-data", f"the same data in each group of {chosen.tp} GPUs")

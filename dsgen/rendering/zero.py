@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.families import family_of
 from dsgen.families.parameters import block_elements
+from dsgen.jobs.releases import unknown_leaf
 from dsgen.memory.numbers import count
 from dsgen.planning.launchers import starting_words, threads_matter
 from dsgen.planning.planner import Plan
@@ -124,7 +124,7 @@ def _stage_3(plan: Plan) -> Iterator[PlannedKey]:
         )
     if job.training.save_16bit and job.training.method == "full":
         yield _gather(plan)
-    leaf = family_of(job.model).leaf_class
+    leaf = unknown_leaf(job.model, job.version)
     if leaf:
         yield PlannedKey(
             f"{zero}.leaf_module.classes",

@@ -8,8 +8,9 @@ import pytest
 
 import dsgen
 from dsgen.families.parameters import parameter_count
-from dsgen.jobs.releases import brings_foreach
+from dsgen.jobs.releases import brings_foreach, unknown_leaf
 from dsgen.memory.numbers import count
+from dsgen.planning.assumptions import needed
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Training
 
@@ -154,3 +155,30 @@ def test_the_trainers_adamw_is_fused_from_4_54_and_torch_2_8_on(
     trainer: bool, said: dict[str, Any], copies: bool
 ) -> None:
     assert brings_foreach(trainer, Training(**said)) is copies
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "name"),
+    [
+        ("mixtral-8x7b", {"transformers": "4.48", "deepspeed": "0.16"}, "MixtralSparseMoeBlock"),
+        ("qwen3-30b-a3b", {"transformers": "4.57", "deepspeed": "0.17"}, "Qwen3MoeSparseMoeBlock"),
+        ("qwen3-30b-a3b", {"transformers": "4.57", "deepspeed": "0.18"}, ""),
+        ("qwen3-30b-a3b", {"transformers": "4.57"}, ""),
+        ("qwen3-30b-a3b", {"deepspeed": "0.17"}, ""),
+        ("deepseek-v3", {"transformers": "4.57"}, "DeepseekV3MoE"),
+        ("llama-3.1-8b", {"transformers": "4.48", "deepspeed": "0.16"}, ""),
+    ],
+)
+def test_a_mixture_of_modules_is_gathered_whole_where_deepspeed_does_not_by_itself(
+    model: str, said: dict[str, str], name: str
+) -> None:
+    """DeepSpeed has a list of such classes from 0.18.0 on; transformers has one module for all experts from 5 on."""
+    asked = dsgen.job({"hw": "a100-80g", "nodes": 2, "network": "ib-hdr-1600g", "model": model, **said})
+    assert unknown_leaf(asked.model, asked.version).rpartition(".")[2] == name
+
+
+def test_a_program_is_told_to_gather_it_whole() -> None:
+    said = {"hw": "a100-80g", "nodes": 2, "network": "ib-hdr-1600g", "model": "mixtral-8x7b", "zero_stage": 3,
+            "deepspeed": "0.16"}  # fmt: skip
+    for release, told in (("4.48", True), ("5.0", False)):
+        assert ("leaf-modules" in [one.code for one in needed(dsgen.plan({**said, "transformers": release}))]) is told
