@@ -97,6 +97,8 @@ _MEANS = {"peftmc": 210}
 # Programs with a loss of Liger's of a known release. fms-acceleration's own plugin has a copy, line by line that of
 # 0.3.1 (fms_acceleration_foak/fused_ops/liger_ce/fused_linear_cross_entropy_loss.py).
 _LIGERS = {"fms": "0.3.1", "sws": "0.5.10"}
+# Programs whose records name no release of transformers -> that of the time when they published: of Qwen3's first one.
+_TRANSFORMERS = {"swq": "4.51"}
 # Programs that ran DeepSpeed -> the release of the time when they published; the oldest that is known for those of the
 # year before it (0.14.0 is of March 2024).
 _RELEASES = {"sws": "0.16", "qwen": "0.14", "flagp": "0.14"}
@@ -145,7 +147,7 @@ def job_of(record: Record) -> Job:
         attention=config.get("attention", "eager"),
         chunked_loss=_chunked(record),
         checkpointing="full" if config["checkpointing"] else "none",
-        transformers=record.get("transformers"),
+        transformers=record.get("transformers", _TRANSFORMERS.get(source_of(record).prefix)),
         liger=config.get("liger", _LIGERS.get(source_of(record).prefix)),
         liger_kernels=True if "liger" in config else None,
         foreach=True if _brings_adamw(record) else None,

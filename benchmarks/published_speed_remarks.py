@@ -71,9 +71,10 @@ FITTED = (
 
 # What the largest errors come from, as far as the sources show it.
 CAUSES = (
-    "Qwen3-30B-A3B at stage 3 (ms-swift): the experts of a block ran in a loop of Python, one after another, and"
-    " ZeRO-3 fetched each by itself: 128 experts in 48 blocks, forward, again and backward, are 18,000 fetches a pass."
-    " From transformers 5 on they lie in one tensor, which is what dsgen counts.",
+    "Qwen3-30B-A3B at stage 3 (ms-swift): experts ran in a loop of Python, one after another, which dsgen counts for"
+    " transformers 4; and DeepSpeed before 0.18 fetches each of their layers by itself where a program does not ask for"
+    " leaf modules: 128 experts of three layers in 48 blocks are 18,432 fetches in each of three passes. dsgen takes"
+    " them as gathered whole, for `dsgen needs` says so.",
     "fsdp_qlora on two 3090 with one sequence (fsdpq-03, fsdpq-04): 512 tokens take 5.1 s and 2,048 take 6.0, so that"
     " nearly all is the gathering of weights over PCIe without peer-to-peer, at less than half of what such cards"
     " reached elsewhere: its source blames an older motherboard with slow PCI lanes.",

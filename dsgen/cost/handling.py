@@ -8,6 +8,7 @@ import functools
 from collections import Counter
 from typing import NamedTuple
 
+from dsgen.cost.expert_loop import tensors_apart
 from dsgen.jobs.job import Job
 from dsgen.kernels import Rates, traffic_seconds
 from dsgen.memory.filled_buckets import Buckets
@@ -248,4 +249,5 @@ def _counted(
     parts = modules(model, method, rank, targets, 1, embeddings, False, False).parts  # AutoTP has as many
     sizes = {tensor.place: tensor.numel for _, part in parts for one in part for tensor in one.tensors
              if not tensor.frozen}  # a module may read a tensor that is another's  # fmt: skip
-    return tuple(sorted(Counter(sizes.values()).items()))
+    counted = tuple(sorted(Counter(sizes.values()).items()))
+    return tensors_apart(model, counted) if model.experts_apart else counted

@@ -3,6 +3,7 @@
 import functools
 from typing import NamedTuple
 
+from dsgen.cost.expert_loop import looped
 from dsgen.cost.flow import queued
 from dsgen.cost.model_work import PartWork, work
 from dsgen.families.tape.graph import DEQUANTIZATION, FORWARD_PASS
@@ -16,20 +17,21 @@ from dsgen.kernels import (
     dispatch_seconds,
     four_bit_seconds,
     fused_kernel,
+    gathered_seconds,
     hook_seconds,
     product_seconds,
     rates,
     taken,
     traffic_seconds,
 )
-from dsgen.memory.numbers import Numbers, count
+from dsgen.memory.numbers import Numbers, count, quantized
 from dsgen.memory.trained import narrow_adapters
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Pass", "Passes", "node_rates", "numbers_of", "passes"]
 
-FP32 = 4  # bytes of an element
+FP32, HALF = 4, 2  # bytes of an element
 UNFUSED = "math"
 SORTS = {"norm": "reduction", "softmax": "reduction", "embedding": "gather", "mixed": "mixed"}  # words of the laws
 BACKWARD_SORTS = {**SORTS, "embedding": "scatter"}  # what was picked forward is added where it was picked from
@@ -100,7 +102,8 @@ def passes(job: Job, strategy: Strategy) -> Passes:
     lengths = (job.seq_len, job.target_len)
     ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
     training = recomputed(job.training, strategy.stage, job.version)
-    return _passes(job.model, training, job.hardware, *lengths, *ways)
+    ranks = job.world // strategy.tp if job.model.experts_apart and strategy.stage == 3 else 1
+    return _passes(job.model, training, job.hardware, *lengths, *ways, ranks)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -115,8 +118,9 @@ def _passes(
     batch: int,
     checkpointing: bool,
     zero3: bool,
+    ranks: int,
 ) -> Passes:
-    """As `passes`, of what they depend on."""
+    """As `passes`, of what they depend on; `ranks` gather experts that have tensors of their own."""
     full, node = training.method == "full", node_rates(hardware, ALONE)
     # Where all is trained, a second forward changes nothing of the other passes: one recording serves both, and stage 3
     # too, whose linear layers run to their end where others stop when all that backward needs is there again.
@@ -124,8 +128,8 @@ def _passes(
     ahead: list[Pass] = []
     back: list[Pass] = []
     for part, forward, again, backward in _timed(*every, checkpointing or full, zero3 and not full):
-        hooks = hook_seconds(node, part.modules) if zero3 else 0.0
-        calls = dispatch_seconds(node, 0, modules=part.modules)
+        hooks = hook_seconds(node, part.modules) + gathered_seconds(node, part.called, ranks) if zero3 else 0.0
+        calls = dispatch_seconds(node, 0, modules=part.modules + part.called)
         rerun = forward if zero3 and full else again
         twice = checkpointing and bool(part.again.operators)
         products, attention, memory, host = map(sum, zip(rerun, backward, strict=True)) if twice else backward
@@ -184,7 +188,7 @@ def _parts(
     zero3: bool,
 ) -> tuple[PartWork, ...]:
     """The work of a model's parts."""
-    return work(
+    parts = work(
         model,
         precision=precision,
         attention=training.attention,
@@ -202,6 +206,10 @@ def _parts(
         target_len=target_len or None,
         reentrant=training.reentrant,
     ).parts
+    if not model.experts_apart:
+        return parts
+    item, packed = FP32 if precision == "fp32" else HALF, quantized(model, training.method)
+    return tuple(looped(part, model, seq_len, item, packed) for part in parts)
 
 
 def _spent(node: Rates, batch: int, precision: str, kernel: str, done: Work, phase: str) -> _Seconds:
@@ -224,7 +232,9 @@ def _product(node: Rates, batch: int, precision: str, product: Product) -> float
     if product.groups > 1:  # the rows are divided among the groups
         m, k = (-(-m // product.groups), k) if product.m[1] else (m, -(-k // product.groups))
     dtype = "fp32" if product.item == FP32 else precision
-    return product_seconds(node, max(m, 1), n, max(k, 1), dtype, batch=product.groups * _at(product.batch, batch))
+    kernels, together = (product.groups, 1) if product.apart else (1, product.groups)
+    batch = together * _at(product.batch, batch)
+    return kernels * product_seconds(node, max(m, 1), n, max(k, 1), dtype, batch=batch)
 
 
 def _attention(node: Rates, batch: int, precision: str, kernel: str, call: Attention) -> float:

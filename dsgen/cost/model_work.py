@@ -36,6 +36,7 @@ class PartWork(NamedTuple):
         backward: Of its backward.
         modules: Modules that run in it and hold parameters, which DeepSpeed's hooks fetch at stage 3: what is gathered
             whole is one.
+        called: Layers of experts that are called besides, one by one, and are gathered with others.
     """
 
     name: str
@@ -44,6 +45,7 @@ class PartWork(NamedTuple):
     again: Work
     backward: Work
     modules: int
+    called: int = 0
 
 
 class ModelWork(NamedTuple):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dsgen.kernels.measured_facts import HOST
 from dsgen.kernels.rates import Rates
 
 __all__ = ["LAUNCHERS", "USUAL_LAUNCHER", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "four_bit_seconds",
-           "hook_seconds",
+           "gathered_seconds", "hook_seconds",
            "host_traffic_seconds", "new_memory_seconds", "nvme_seconds", "threads_per_rank"]  # fmt: skip
 
 # Operators that the host could launch while bitsandbytes' Python is at a 4-bit layer in one pass (checks, an
 # autograd.Function, two custom operators), its three launches not counted: 88 us forward and 50 backward with
 # bitsandbytes 0.50 and torch 2.11 (benchmarks/host_costs.py), on the host that an operator's 11 us are of.
 FOUR_BIT_OPERATORS = 6.0
+# What ZeRO-3 costs the host for a tensor that it gathers, in one call with others: Python of its status and places, and
+# a share of each rank, which it cuts out for itself before it joins them (runtime/zero/partition_parameters.py,
+# AllGatherCoalescedHandle.wait). A leaf module of 24 to 96 small tensors took 28, 56 and 57 us for one more forward on
+# 2, 4 and 8 ranks, and 24, 66 and 53 backward, where the hooks of a module took 464 us (DeepSpeed 0.19.8 over gloo,
+# torch 2.13, time of the thread alone, measured for this project).
+GATHERED_TENSOR_SECONDS, GATHERED_SHARE_SECONDS = 25e-6, 4e-6
 # Shares of the link's line rate: pinned 0.86 of PCIe 5 on H200 (stas00/ml-engineering), 0.78 of PCIe 4 on A100 (NVIDIA
 # developer forum 352186), where copies in fell to 0.43 of that while others ran out. Pageable: the host copies once
 # more through a pinned buffer; derived.
@@ -66,6 +73,12 @@ def four_bit_seconds(rates: Rates, layers: float) -> float:
 def hook_seconds(rates: Rates, modules: float) -> float:
     """What ZeRO-3's hooks cost the host in one pass over modules that hold parameters."""
     return modules * rates.hook_seconds
+
+
+def gathered_seconds(rates: Rates, tensors: int, ranks: int) -> float:
+    """What tensors that ZeRO-3 gathers together cost the host in one pass, beside the hooks of their module."""
+    each = GATHERED_TENSOR_SECONDS + GATHERED_SHARE_SECONDS * ranks
+    return tensors * each * rates.hook_seconds / HOST.hook_seconds
 
 
 def copy_seconds(

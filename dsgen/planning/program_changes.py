@@ -28,6 +28,7 @@ SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, 
 _HPZ = "zero_optimization.zero_hpz_partition_size"
 _QWZ = "zero_optimization.zero_quantized_weights"
 _TP = "tp"
+_TRANSFORMERS, _GROUPS_EXPERTS = "transformers", "5"  # the first release that does (integrations/moe.py)
 _DEGREES = (2, 4, 8)
 _ANEW: Any = attrs.NOTHING  # a field of a job that follows from its keys, worked out of them anew
 
@@ -80,7 +81,8 @@ class ProgramChange(NamedTuple):
                 section, name = path.split(".")
                 tree[section] = {**tree.get(section, {}), name: value}
             return attrs.evolve(job, deepspeed=tree, unsure=_ANEW)
-        return attrs.evolve(job, training=attrs.evolve(job.training, **{self.field: self.value}))
+        model = attrs.evolve(job.model, experts_apart=False) if self.field == _TRANSFORMERS else job.model
+        return attrs.evolve(job, model=model, training=attrs.evolve(job.training, **{self.field: self.value}))
 
 
 def program_changes(job: Job) -> Iterator[ProgramChange]:
@@ -125,6 +127,9 @@ def degrees(job: Job) -> Iterator[ProgramChange]:
 def _of_wishes(job: Job) -> Iterator[ProgramChange]:
     """Those that a scenario has a field for, allowed or not."""
     wishes = job.training
+    if job.model.experts_apart:
+        words = "whose experts are grouped products: now each is called by itself"
+        yield ProgramChange(_TRANSFORMERS, _GROUPS_EXPERTS, words, True)
     if not wishes.chunked_loss:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
     if wishes.attention == "eager":

@@ -35,6 +35,7 @@ class Product(NamedTuple):
         item: Bytes of an element.
         groups: Matrices among which the rows of a grouped product are divided (experts): m of the forward and of the
             gradient of the input, k of the gradient of the weights; 1 for a plain one.
+        apart: Each group is a kernel of its own.
     """
 
     m: Size
@@ -43,6 +44,7 @@ class Product(NamedTuple):
     batch: Size
     item: int
     groups: int = 1
+    apart: bool = False
 
 
 class Attention(NamedTuple):
@@ -100,7 +102,8 @@ class Work(NamedTuple):
     def kernels(self) -> int:
         """Kernels that the host launches; of an attention's backward the three of FlashAttention 2."""
         attentions = sum(count * (1 if one.phase == FORWARD_PASS else 3) for one, count in self.attentions)
-        return attentions + sum(count for kind in (self.products, self.traffic) for _, count in kind)
+        products = sum(count * (one.groups if one.apart else 1) for one, count in self.products)
+        return attentions + products + sum(count for _, count in self.traffic)
 
     def moved(self, sort: str = "") -> Size:
         """Bytes that kernels bound by memory move, of one sort or of all."""
