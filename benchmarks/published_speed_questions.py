@@ -37,6 +37,7 @@ _ANY_NETWORK = "infiniband"
 # Gb/s out of a node where no source says it, by the beginning of its GPU's name: what clouds and the reference designs
 # of the generation have (DGX A100 and ND A100 v4: 8 x 200, DGX H100 and ND H100 v5: 8 x 400; Alps: 4 x 200).
 _USUAL_GBPS = {"A100": 1600, "A800": 1600, "H100": 3200, "H800": 3200, "H200": 3200, "GH200": 800}
+_GROUPS_EXPERTS = "scattermoe"  # a plugin of fms-acceleration's, with kernels for all experts of a block
 _BUCKETS = {
     "reduce_bucket": "reduce_bucket_size",
     "prefetch_bucket": "stage3_prefetch_bucket_size",
@@ -55,6 +56,8 @@ def speed_question(record: Record) -> Question:
     record = really(sized(record))
     job = job_of(record)
     ways = {"flash_attention": flash_attention(record), "torch": TORCH, "lora_fp32": not narrow_adapters(record)}
+    if _GROUPS_EXPERTS in record["config"].get("plugins", ""):
+        ways["transformers"] = None  # the newest, which groups them too
     training = attrs.evolve(job.training, launcher=launcher(record), **ways)
     job = attrs.evolve(job, training=training, hardware=host_of(job.hardware))
     if job.nodes > 1:

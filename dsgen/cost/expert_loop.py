@@ -1,11 +1,8 @@
-"""What a mixture costs where transformers runs its experts in a loop, each of linear layers of its own.
+"""What a mixture costs where transformers runs its experts in a loop, as releases before 5 do.
 
-So did transformers 4 (models/mixtral/modeling_mixtral.py of 4.57.1, MixtralSparseMoeBlock, and its likes): an expert
-picks its tokens, multiplies them three times and adds what it made to the others' sum, and the host launches each of
-that for itself. A tape has all experts in grouped products, as they have run since transformers 5.
-
-Operators are those that torch 2.13 dispatches for one more expert of MixtralSparseMoeBlock, Qwen2MoeSparseMoeBlock and
-Qwen3MoeSparseMoeBlock, which are as many; DeepseekV3MoE's are two fewer forward and one more backward.
+An expert takes its tokens, multiplies them with weights of its own and adds what it made to the others' sum, and the
+host launches each of that for itself. A tape has all experts in grouped products, as they have run since 5. How the
+loop of a class goes: OlderExperts of dsgen.families.family.
 """
 
 from __future__ import annotations
@@ -16,6 +13,8 @@ from collections.abc import Iterable
 import attrs
 
 from dsgen.cost.model_work import PartWork
+from dsgen.families import family_of
+from dsgen.families.family import OlderExperts
 from dsgen.families.tape.graph import DEQUANTIZATION, STREAM
 from dsgen.families.tape.products import QUANTIZED_BLOCK
 from dsgen.families.tape.work import MemoryTraffic, Product, Work
@@ -23,15 +22,9 @@ from dsgen.shapes.profiles import Model
 
 __all__ = ["looped", "tensors_apart"]
 
-LAYERS = 3  # linear layers of an expert: gate and up, which a tape has as one product, and down
-# Operators of an expert beside its products. Forward: its tokens are looked for and picked, the activation, two
-# multiplications, the sum; the host asks twice what is there, and such an operator counts as two, for it waits.
-FORWARD_OPERATORS, FORWARD_VIEWS = 9 + 2, 8
-BACKWARD_OPERATORS, BACKWARD_VIEWS = 14, 7
-TRAINED_VIEWS = 4  # more, backward, for each weight with a gradient
-# Behind the gradient of what an expert picked, one of all tokens is made, and added to that of the experts before
-# (index's backward): times it is moved by either kernel.
-WHOLE_GRADIENTS = (1, 3)
+LAYERS = 3  # linear layers of an expert that has its own: gate and up, which a tape has as one product, and down
+# A gradient that a kernel makes of zeros, and that of another is added to: how often each moves it.
+ADDED = (1, 3)
 _SCALE_BYTES = 4  # of what QUANTIZED_BLOCK elements in 4 bits share
 _UNPACKED_OPERATORS = 2  # for a layer in 4 bits, beside its product: of scales, and of weights
 
@@ -48,13 +41,14 @@ def looped(part: PartWork, model: Model, seq_len: int, item: int, packed: bool) 
     """
     if not any(product.groups > 1 for product, _ in part.forward.products):
         return part
-    loop = _Loop(model, seq_len, item, packed)
+    how = family_of(model).older_experts
+    loop = _Loop(model, how, seq_len, item, packed)
     again = loop.forward(part.again) if part.again.operators else part.again
     return part._replace(
         forward=loop.forward(part.forward),
         again=again,
         backward=loop.backward(part.backward),
-        called=LAYERS * model.experts,
+        called=0 if how.stacked else LAYERS * model.experts,
     )
 
 
@@ -72,36 +66,38 @@ class _Loop:
     """How the experts of a block run."""
 
     model: Model
+    how: OlderExperts
     seq_len: int
     item: int
     packed: bool
 
     def forward(self, done: Work) -> Work:
-        products, launched, _ = self._products(done)
-        return self._unpacked(
-            done._replace(
-                products=products,
-                operators=done.operators + launched + self.model.experts * FORWARD_OPERATORS,
-                views=done.views + self.model.experts * FORWARD_VIEWS,
-            )
-        )
+        products, launched = self._products(done)
+        return self._unpacked(_launching(done, launched, self.how.forward, self.model.experts, products))
 
     def backward(self, done: Work) -> Work:
-        products, launched, trained = self._products(done)
-        experts, tokens = self.model.experts, self.seq_len * self.model.hidden_size * self.item
-        whole = ((MemoryTraffic(STREAM, (0, times * tokens)), experts) for times in WHOLE_GRADIENTS)
-        return self._unpacked(
-            done._replace(
-                products=products,
-                traffic=(*done.traffic, *whole),
-                operators=done.operators + launched + experts * BACKWARD_OPERATORS,
-                views=done.views + experts * BACKWARD_VIEWS + trained * TRAINED_VIEWS,
-            )
-        )
+        products, launched = self._products(done)
+        experts, model = self.model.experts, self.model
+        done = _launching(done, launched, self.how.backward, experts, products)
+        traffic: Counter[MemoryTraffic] = Counter(dict(done.traffic))
+        if self.how.picks:
+            tokens = self.seq_len * model.hidden_size * self.item
+            traffic.update({MemoryTraffic(STREAM, (0, times * tokens)): experts for times in ADDED})
+        operators = views = 0
+        for product, often in products:
+            if not product.apart or not product.k[1]:  # of a weight's gradient the sum is over tokens
+                continue
+            operators += often * experts * self.how.weight[0]
+            views += often * experts * self.how.weight[1]
+            if self.how.stacked:
+                whole = experts * product.m[0] * product.n[0] * self.item
+                traffic.update({MemoryTraffic(STREAM, (times * whole, 0)): often * experts for times in ADDED})
+        told = done._replace(traffic=tuple(traffic.items()), operators=done.operators + operators)
+        return self._unpacked(told._replace(views=done.views + views))
 
-    def _products(self, done: Work) -> tuple[tuple[tuple[Product, int], ...], int, int]:
-        """Products with each expert's apart; the kernels of those, and how many of them make a weight's gradient."""
-        made, launched, trained = Counter[Product](), 0, 0
+    def _products(self, done: Work) -> tuple[tuple[tuple[Product, int], ...], int]:
+        """Products with each expert's apart, and the kernels of those."""
+        made, launched = Counter[Product](), 0
         for product, often in done.products:
             if product.groups == 1:
                 made[product] += often
@@ -109,13 +105,12 @@ class _Loop:
             apart, times = self._layers(product)
             made[apart] += times * often
             launched += times * often * product.groups
-            trained += times * often * product.groups if product.k[1] else 0
-        return tuple(made.items()), launched, trained
+        return tuple(made.items()), launched
 
     def _layers(self, product: Product) -> tuple[Product, int]:
         """The product of one layer of each expert, and how many layers it is of: gate and up are two."""
         one = self.model.expert_ffn_size, 0
-        if one in product[:3]:
+        if self.how.stacked or one in product[:3]:
             return product._replace(apart=True), 1
         both = 2 * one[0], 0
         if product.n == both:
@@ -132,3 +127,15 @@ class _Loop:
             traffic=(*done.traffic, (MemoryTraffic(STREAM, (scales, 0)), layers), (made, layers)),
             operators=done.operators + _UNPACKED_OPERATORS * layers,
         )
+
+
+def _launching(
+    done: Work, launched: int, calls: tuple[int, int], experts: int, products: tuple[tuple[Product, int], ...]
+) -> Work:
+    """Work with its products apart, so many kernels launched for them, and of each expert its operators and views."""
+    operators, views = calls
+    return done._replace(
+        products=products,
+        operators=done.operators + launched + experts * operators,
+        views=done.views + experts * views,
+    )

@@ -10,7 +10,7 @@ from dsgen.families.tape.graph import DEQUANTIZATION, FORWARD_PASS
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.work import Attention, Product, Work
 from dsgen.jobs.job import Job
-from dsgen.jobs.releases import recomputed
+from dsgen.jobs.releases import loops_over_experts, recomputed
 from dsgen.kernels import (
     Rates,
     attention_seconds,
@@ -206,9 +206,9 @@ def _parts(
         target_len=target_len or None,
         reentrant=training.reentrant,
     ).parts
-    if not model.experts_apart:
+    if not loops_over_experts(model, training):
         return parts
-    item, packed = FP32 if precision == "fp32" else HALF, quantized(model, training.method)
+    item, packed = FP32 if precision == "fp32" else HALF, model.experts_apart and quantized(model, training.method)
     return tuple(looped(part, model, seq_len, item, packed) for part in parts)
 
 

@@ -12,7 +12,7 @@ from dsgen.families.rows import TensorLayout
 from dsgen.families.tape.forwards import Forward, Stacks
 from dsgen.shapes.profiles import Model
 
-__all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family", "OlderLoss"]
+__all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family", "OlderExperts", "OlderLoss"]
 
 Facts = Mapping[str, Any]  # of a Model, by their names in YAML
 
@@ -41,6 +41,28 @@ class AutoTP(NamedTuple):
     def splits_head(self, tied: bool) -> bool:
         """Whether it splits what makes the logits, and with it an embedding that is tied to it."""
         return self.tied_head if tied else self.head
+
+
+class OlderExperts(NamedTuple):
+    """How releases of transformers before 5 ran a mixture's experts: in a loop, whose operators are one expert's.
+
+    As the classes of 4.57.1 dispatch them under torch 2.13, more with each further expert. What the host waits for
+    counts as two. Three linear layers of its own are those of Mixtral, Qwen2Moe and Qwen3Moe; DeepseekV3 has two
+    operators fewer forward and one more backward.
+
+    Attributes:
+        stacked: All experts are one tensor, as they have been for every class since 5: gate and up are one product, and
+            behind the gradient of an expert's weight one of all experts is made, and added to what is there.
+        picks: An expert picks its tokens: behind the gradient of those one of all tokens is made, and added.
+        forward, backward: Operators and views beside the products.
+        weight: The same, backward, for each weight with a gradient.
+    """
+
+    stacked: bool = False
+    picks: bool = True
+    forward: tuple[int, int] = (9 + 2, 8)
+    backward: tuple[int, int] = (14, 7)
+    weight: tuple[int, int] = (0, 4)
 
 
 class OlderLoss(NamedTuple):
@@ -116,7 +138,7 @@ class Family:
 
     Attributes:
         autotp: What AutoTP splits.
-        experts_ever_stacked: All experts were one tensor in transformers 4 too, where others had layers for each.
+        older_experts: How its class ran experts in older releases of transformers.
         hybrid: DeepSpeed's hybrid engine replaces its blocks by inference kernels, with the class of transformers 5.23.
         older_loss: What its class did with the logits in older releases of transformers.
         leaf: DeepSpeed gathers a mixture whole at stage 3, its router among the experts, and takes its gradients when
@@ -147,12 +169,12 @@ class Family:
     direct: bool = False
     transposed: bool = False
     experts_as_stored: bool = False
-    experts_ever_stacked: bool = False
     windowed: Callable[[int], bool] = _every_block
     buffers: Callable[[Model], int] = _no_buffers
 
     autotp: AutoTP = AutoTP()  # noqa: RUF009 - as above
     hybrid: bool = False
+    older_experts: OlderExperts = OlderExperts()  # noqa: RUF009 - as above
     older_loss: OlderLoss = OlderLoss()  # noqa: RUF009 - as above
     leaf: bool = False
     leaf_class: str = ""

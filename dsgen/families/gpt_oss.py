@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import LOCAL_EXPERTS, keys
-from dsgen.families.family import AutoTP, Family
+from dsgen.families.family import AutoTP, Family, OlderExperts
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.llama import project
@@ -95,7 +95,7 @@ GPT_OSS = Family(
     kernels=("flash",),
     windowed=lambda block: block % 2 == 0,
     experts_as_stored=True,
-    experts_ever_stacked=True,
+    older_experts=OlderExperts(stacked=True, forward=(22 + 8, 12), backward=(29, 5), weight=(5, 2)),
     autotp=AutoTP(
         refused="AutoTP of {} splits the output head alone: attention and experts stay whole on every GPU", runs=True
     ),

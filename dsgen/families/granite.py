@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import HEADS, LOCAL_EXPERTS, SPLIT, keys
-from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Family, OlderLoss
+from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Family, OlderExperts, OlderLoss
 from dsgen.families.llama import BLOCK
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
@@ -83,7 +83,7 @@ GRANITEMOE = Family(
         sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} block_sparse_moe block_sparse_moe.router"
         " block_sparse_moe.experts block_sparse_moe.experts.act_fn"
     ),
-    experts_ever_stacked=True,
+    older_experts=OlderExperts(stacked=True, picks=False, forward=(0, 4), backward=(0, 4), weight=(2, 3)),
     older_loss=OlderLoss((4, 48), wide_until=(5, 0)),
     autotp=UNKNOWN_STYLE,
 )

@@ -30,6 +30,7 @@ __all__ = [
     "casts_adapters",
     "evaluates_in_chunks",
     "knows_liger_kernels",
+    "loops_over_experts",
     "must_reenter",
     "obeys_zero3_init_flag",
     "recomputed",
@@ -96,7 +97,7 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
         return model
     where, major = provenance.where("training.transformers"), int(release.partition(".")[0])
     model = _with_loss(model, release)
-    if major >= _STACKED or not model.experts or family_of(model).experts_ever_stacked:
+    if major >= _STACKED or not model.experts or family_of(model).older_experts.stacked:
         return model
     adapted = [target for target in training.lora_targets if target in _OF_EXPERTS]
     if training.method != "full" and adapted:
@@ -151,6 +152,11 @@ def recomputed(training: Training, stage: int, version: str) -> Training:
 @functools.lru_cache(maxsize=64)
 def _reentrant(training: Training) -> Training:
     return attrs.evolve(training, reentrant=True)
+
+
+def loops_over_experts(model: Model, training: Training) -> bool:
+    """Whether a release of transformers runs a mixture's experts one after another."""
+    return bool(model.experts) and before(training.transformers, (_STACKED,))
 
 
 def unknown_leaf(model: Model, version: str) -> str:

@@ -109,6 +109,6 @@ def _unsaid(training: Training, stage: int, states: States, ranks: int) -> Loade
 
 def _joined(model: Model) -> int:
     """Elements of a mixture's experts: transformers 5 joins those of a layer, which files have apart, in RAM."""
-    if not model.experts or model.experts_apart or family_of(model).experts_ever_stacked:
+    if not model.experts or model.experts_apart or family_of(model).older_experts.stacked:
         return 0
     return sum(item.total for item in parameters(model) if item.kind == "expert")

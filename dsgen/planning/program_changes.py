@@ -8,6 +8,7 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import loops_over_experts
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
 from dsgen.memory.trained import wide_adapters
@@ -127,7 +128,7 @@ def degrees(job: Job) -> Iterator[ProgramChange]:
 def _of_wishes(job: Job) -> Iterator[ProgramChange]:
     """Those that a scenario has a field for, allowed or not."""
     wishes = job.training
-    if job.model.experts_apart:
+    if loops_over_experts(job.model, wishes):
         words = "whose experts are grouped products: now each is called by itself"
         yield ProgramChange(_TRANSFORMERS, _GROUPS_EXPERTS, words, True)
     if not wishes.chunked_loss:

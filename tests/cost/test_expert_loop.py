@@ -18,6 +18,7 @@ from dsgen.memory.modules import modules
 from dsgen.shapes.profiles import Model
 
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+GRANITE = "granitemoe"  # a type of model without a profile
 HALF = 2
 TOKENS = 512
 JOB = {"hw": "a100-80g", "nodes": 2, "network": "ib-hdr-1600g", "model": "qwen3-30b-a3b", "seq_len": 8192}
@@ -29,8 +30,10 @@ def job(**said: Any) -> Any:
 
 def block(experts: int, method: str = "full", model: str = "qwen3-30b-a3b") -> tuple[Model, PartWork]:
     """A block of a small mixture, with grouped products."""
-    small = attrs.evolve(dsgen.job({**JOB, "model": model}).model, experts=experts, layers=1, hidden_size=64,
-                         expert_ffn_size=32, experts_per_token=2)  # fmt: skip
+    named = dsgen.job({**JOB, "model": "mixtral-8x7b" if model == GRANITE else model}).model
+    small = attrs.evolve(named, experts=experts, layers=1, hidden_size=64, expert_ffn_size=32, experts_per_token=2)
+    if model == GRANITE:
+        small = attrs.evolve(small, architecture=GRANITE)
     said: dict[str, Any] = {
         "precision": "bf16",
         "attention": "sdpa",
@@ -54,15 +57,26 @@ def multiplied(done: Work) -> int:
     return sum(count * 2 * sum(one.m) * sum(one.n) * sum(one.k) for one, count in done.products)
 
 
-@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "mixtral-8x7b"])
-def test_an_expert_dispatches_what_the_real_class_does(model: str) -> None:
-    """Qwen3MoeSparseMoeBlock and MixtralSparseMoeBlock of transformers 4.57.1 under a dispatch mode of torch 2.13.
+@pytest.mark.parametrize(
+    ("model", "forward", "trained", "frozen"),
+    [
+        ("qwen3-30b-a3b", (12 + 2, 8), (20, 19), (17, 7)),
+        ("mixtral-8x7b", (12 + 2, 8), (20, 19), (17, 7)),
+        ("gpt-oss-20b", (24 + 8, 12), (43, 9), (31, 5)),
+        (GRANITE, (2, 4), (8, 10), (2, 4)),
+    ],
+)
+def test_an_expert_dispatches_what_the_real_class_does(
+    model: str, forward: tuple[int, int], trained: tuple[int, int], frozen: tuple[int, int]
+) -> None:
+    """MixtralSparseMoeBlock and its likes of transformers 4.57.1, under a dispatch mode of torch 2.13.
 
-    Forward 12 operators, of which one has no kernel but a wait, and another waits too; a wait is an operator more.
+    Operators and views that each of eight more experts adds. What the host waits for counts as two: where an expert's
+    tokens are looked for, and each number that Python asks for.
     """
-    assert further("forward", "full", model) == (12 + 2, 8)
-    assert further("backward", "full", model) == (20, 19)
-    assert further("backward", "lora", model) == (17, 7)
+    assert further("forward", "full", model) == forward
+    assert further("backward", "full", model) == trained
+    assert further("backward", "lora", model) == frozen
 
 
 def test_the_products_are_the_same_work_in_as_many_kernels() -> None:
@@ -77,6 +91,16 @@ def test_the_products_are_the_same_work_in_as_many_kernels() -> None:
         assert other.kernels > one.kernels + launched - 4
     assert apart.called == 3 * 8
     assert not any(product.apart for product, _ in grouped.forward.products)
+
+
+def test_the_gradient_of_one_expert_is_made_of_all_where_they_are_one_tensor() -> None:
+    """gpt-oss: `self.gate_up_proj[expert]`, whose backward fills a tensor of all with zeros and adds it."""
+    small, grouped = block(8, model="gpt-oss-20b")
+    frozen = block(8, "lora", model="gpt-oss-20b")[1]
+    weights = 8 * 64 * (2 * 32 + 32) * HALF
+    more = [looped(one, small, TOKENS, HALF, packed=False).backward.moved()[0] - one.backward.moved()[0]
+            for one in (grouped, frozen)]  # fmt: skip
+    assert more == [8 * (1 + 3) * weights, 0]
 
 
 def test_a_layer_in_4_bits_is_made_anew_in_every_pass() -> None:
