@@ -12,7 +12,7 @@ import attrs
 from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
-from dsgen.jobs.releases import brings_foreach, reenters
+from dsgen.jobs.releases import brings_foreach, loops_over_experts, reenters
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -209,10 +209,10 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
     """The request of a config that dsgen rendered; its plan says the model, the world and the hardware."""
     options = options or Options()
     job, chosen = rendered.plan.job, rendered.plan.chosen.strategy
-    if job.model.experts_apart:
+    if loops_over_experts(job.model, job.training):
         raise mistake(
             f"transformers is {job.training.transformers}",
-            must="a simulation runs the release that is installed, which keeps a mixture's experts otherwise",
+            must="a simulation runs the release that is installed, which runs a mixture's experts otherwise",
             todo="dsgen memory counts that release; or leave --transformers out.",
             code="refused",
         )

@@ -633,8 +633,9 @@ def test_a_scenario_runs_with_the_allocator_that_it_is_planned_for(said: dict[st
     assert from_rendered(rendered, own).run.alloc_conf == "max_split_size_mb:128"
 
 
-def test_a_release_of_transformers_that_is_not_installed_is_no_simulation() -> None:
-    job = {"hw": "a100-80g", "model": "mixtral-8x7b", "method": "qlora", "lora_targets": ["q_proj"], "gpus": 8}
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "gpt-oss-20b"])
+def test_a_release_of_transformers_that_is_not_installed_is_no_simulation(model: str) -> None:
+    job = {"hw": "a100-80g", "model": model, "method": "qlora", "lora_targets": ["q_proj"], "gpus": 8}
     with pytest.raises(DsgenError, match="a simulation runs the release that is installed"):
         from_rendered(dsgen.render({**job, "transformers": "4.57"}))
 
