@@ -78,6 +78,12 @@ def test_each_part_is_within_a_twentieth_of_the_step(part: str, least: float) ->
     assert sum(share <= 0.05 for share in shares) >= least * len(shares)
 
 
+def test_the_step_and_every_part_are_within_a_twentieth_in_200_scenarios() -> None:
+    close = [row for row in rows() if all(abs(one) <= 0.05 for one in (row.error, *row.differences().values()))]
+
+    assert len(close) >= 200
+
+
 def test_the_page_is_that_of_the_record() -> None:
     module = benchmark()
 
