@@ -82,7 +82,9 @@ def softmax_router(
     logits = linear(tape, hidden, kernel, on.model.experts, zero3=on.zero3)
     my.scores = op.softmax(tape, op.cast(tape, logits, op.FP32))
     values, ids = op.picked(tape, my.scores, picked(on), 1, op.FP32)
-    values = _shared_out(tape, on, values) if shared else op.cast(tape, values, logits.item)
+    values = _shared_out(tape, on, values) if shared else values
+    if not shared or on.model.experts_apart:  # Mixtral's since transformers 5 stay in fp32
+        values = op.cast(tape, values, logits.item)
     return values, ids, logits
 
 
@@ -256,7 +258,10 @@ def _added(tape: Tape, on: Execution, shape: tuple[int, int, int], factors: tupl
 
 
 def _over_experts(tape: Tape, on: Execution, weighted: Tensor) -> Tensor:
-    """`weighted.view(tokens, experts, hidden).sum(dim=1)`; backward repeats the gradient, in a copy."""
+    """`weighted.view(tokens, experts, hidden).sum(dim=1)`; backward repeats the gradient, in a copy.
+
+    Experts that are apart are added one by one, and `index_add_` keeps what it adds (derivatives.yaml, of torch 2.13).
+    """
     made = tape.make(on.rows, weighted.width, weighted.item)
     tape.moves(NORM, weighted, made)
     tape.dispatches(views=2)
@@ -267,7 +272,8 @@ def _over_experts(tape: Tape, on: Execution, weighted: Tensor) -> Tensor:
         tape.dispatches(views=6)
         return [result]
 
-    return tape.node(made, (weighted,), None, back)  # type: ignore[no-any-return]
+    saved = tape.keep(weighted) if on.model.experts_apart else None
+    return tape.node(made, (weighted,), saved, back)  # type: ignore[no-any-return]
 
 
 def _bias(tape: Tape, on: Execution, picked: Size, width: int, ids: Tensor) -> Tensor:
