@@ -131,6 +131,8 @@ def _short(answer: Speedups, one: Speedup) -> str:
     after = one.after.strategy.checkpointing
     if after != answer.now.strategy.checkpointing:
         said.insert(0, f"{'' if after else 'no '}checkpointing")
+    if not said:  # the config stays as it is
+        said.append(one.words[0].partition(",")[0])
     gain = f"{one.gain:+.1%}" if abs(one.gain) < LEAST_GAIN else _gain(one.gain)  # +2% is no less than 2 %
     return f"{' and '.join(said)}{f' ({gain})' if abs(one.gain) >= _UNSEEN else ''}"
 

@@ -96,10 +96,9 @@ def test_every_change_fits_and_gains_what_it_says(name: str) -> None:
 
     assert every(told) or name == "does not fit"
     for one in every(told):
-        assert estimate(job, one.after.strategy).verdict is Verdict.FITS
+        assert estimate(one.after.job, one.after.strategy).verdict is Verdict.FITS
         now = cost(job, told.question.strategy).tokens_per_second_per_gpu
-        after = attrs.evolve(job, training=attrs.evolve(job.training, launcher=one.after.job.training.launcher))
-        assert one.gain == pytest.approx(cost(after, one.after.strategy).tokens_per_second_per_gpu / now - 1)
+        assert one.gain == pytest.approx(cost(one.after.job, one.after.strategy).tokens_per_second_per_gpu / now - 1)
         assert one.gain >= LEAST_GAIN
         assert one.after.strategy.global_batch == told.now.strategy.global_batch
     assert [one.gain for one in told.changes] == sorted((one.gain for one in told.changes), reverse=True)
@@ -142,6 +141,38 @@ def test_another_launcher_is_told_of_a_config_whose_adam_has_one_thread_a_rank()
     assert "start it with deepspeed --bind_cores_to_rank" in first.programs[0]
     assert all("--bind_cores" not in program for one in every(bound) for program in one.programs)
     assert "64 threads a rank on cores of its own" in report.text(bound, width=200)
+
+
+MIXTURE = (
+    {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 4,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    },
+    {"hw": "h200-141g", "nodes": 2, "network": "ib-ndr-3200g", "model": "qwen3-30b-a3b", "checkpointing": "full"},
+)
+
+
+def test_what_the_program_could_do_is_told_where_the_config_stays_as_it_is() -> None:
+    old = answer(MIXTURE[0], {**MIXTURE[1], "transformers": "4.57"})
+    (change,) = [one for one in old.changes if one.after.job.training.transformers == "5"]
+
+    assert change.keys == {}
+    assert change.gain == pytest.approx(answer(*MIXTURE).now.speed / old.now.speed - 1)
+    assert change.gain > 1
+    text = " ".join(report.text(old, width=200).split())
+    assert "--transformers 5, whose experts are grouped products: now each is called by itself" in text
+
+    scores = answer(MIXTURE[0], {**MIXTURE[1], "attention": "eager", "seq_len": 8192})
+    assert any(one.after.job.training.attention == "sdpa" for one in (*scores.changes, *scores.tried))
+
+
+def test_what_the_program_could_do_and_does_not_surely_fit_is_told_as_tried() -> None:
+    tight = answer(MIXTURE[0], {**MIXTURE[1], "hw": "a100-80g", "transformers": "4.57", "micro_batch": 4})
+    assert not any(one.after.job.training.transformers == "5" for one in tight.changes)
+    assert "--transformers 5 (" in " ".join(report.text(tight).split())
 
 
 def test_one_rank_of_a_node_has_all_cores_whoever_starts_it() -> None:

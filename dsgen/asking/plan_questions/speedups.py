@@ -19,6 +19,7 @@ from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, Candidate, sized
 from dsgen.planning.launchers import best_launcher, how_to_start, starting_words, threads_matter
 from dsgen.planning.planner import plan
+from dsgen.planning.program_changes import program_changes
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Finding
 from dsgen.shapes.layers import Origin, Override, Rank
@@ -28,6 +29,8 @@ from dsgen.strategies.strategies import Layout, Strategy
 __all__ = ["LEAST_GAIN", "Speedup", "Speedups", "speedups"]
 
 STARTED_GAIN = 0.05  # the same of another launcher
+PROGRAMMED_GAIN = 0.10  # the same of what a program does otherwise, as beside a plan
+_PROGRAMMED = ("attention", "chunked_loss", "transformers")  # of those what leaves the config as it is
 LEAST_GAIN = 0.02  # of the speed: a change that gains less is not worth a person's time
 MOST_CLIMBED = 8  # changes that are made one after the other
 
@@ -64,7 +67,7 @@ class Speedups:
         together: The fastest of several changes at once: the best made one after the other, or what a plan would
             take; None where no number of them gains more than one alone.
         tried: Of each kind that is not among the changes the fastest: it gains less than LEAST_GAIN, or does not surely
-            fit; the one that gains most first.
+            fit; the one that gains most first, and then what a program does otherwise.
     """
 
     question: Question
@@ -96,16 +99,25 @@ def speedups(question: Question) -> Speedups:
     changes = _ordered(best.values())
     several = _together(question, changes)
     together = _told(question, now, several) if several is not None else None
-    alone = [*_alone([_told(question, now, changed) for changed in changes]), *_started(question, now)]
+    alone = [*_alone([_told(question, now, changed) for changed in changes])]
+    programmed = list(_programmed(question, now))
+    alone += [*_started(question, now), *(one for one in programmed if _surely(one))]
     if together is not None and together.gain <= max((one.gain for one in alone), default=0.0):
-        together = None  # another launcher alone gains more
+        together = None  # another launcher or program alone gains more
     return Speedups(
         question=question,
         now=now,
         changes=tuple(sorted(alone, key=lambda one: -one.gain)),
         together=together,
-        tried=tuple(_told(question, now, other) for other in _tried(question, now.strategy, set(best))),
+        tried=(
+            *(_told(question, now, other) for other in _tried(question, now.strategy, set(best))),
+            *(one for one in programmed if not _surely(one)),
+        ),
     )
+
+
+def _surely(change: Speedup) -> bool:
+    return change.after.memory.verdict is Verdict.FITS
 
 
 def _started(question: Question, now: Candidate) -> Iterator[Speedup]:
@@ -125,6 +137,18 @@ def _started(question: Question, now: Candidate) -> Iterator[Speedup]:
             after=after,
             gain=gain,
         )
+
+
+def _programmed(question: Question, now: Candidate) -> Iterator[Speedup]:
+    """What a program could do otherwise with the config as it is, and train the same."""
+    for change in program_changes(question.job):
+        if change.field not in _PROGRAMMED:
+            continue
+        after = weigh(change.applied(question.job), now.strategy)
+        gain = after.speed / now.speed - 1
+        if gain >= PROGRAMMED_GAIN:
+            words = (f"{change.option}, {change.words}",)
+            yield Speedup(words=words, keys={}, programs=(), where={}, after=after, gain=gain)
 
 
 def _best(question: Question, start: Strategy) -> dict[str, tuple[float, Strategy]]:
