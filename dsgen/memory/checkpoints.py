@@ -10,7 +10,7 @@ hand to measure it on.
 from __future__ import annotations
 
 from dsgen.jobs.job import Job
-from dsgen.memory.asked import asked_of, batchless, felt, through_training
+from dsgen.memory.asked import asked_of, batchless, copied, felt, through_training
 from dsgen.memory.backward import start
 from dsgen.memory.conversions import scales_of, tied_elements
 from dsgen.memory.estimates import PhaseMemory
@@ -35,7 +35,8 @@ def saving(job: Job, strategy: Strategy) -> PhaseMemory:
     Below stage 3 every rank copies the whole model to RAM, though rank 0 alone writes it, and what is tied twice; at
     stage 3 and with AutoTP rank 0 gathers it module by module, and of adapters nothing else. Then every rank writes its
     states tensor by tensor, each through a copy in RAM where it lies on the GPU. What rank 0 has gathered at stage 3 is
-    in RAM until Python collects it: a function that calls itself holds it.
+    in RAM until Python collects it: a function that calls itself holds it. hpZ's copies are those an
+    evaluation has left.
     """
     held = _held(job, strategy)
     wide = strategy.stage == _WHOLE and wide_adapters(job.training)
@@ -72,7 +73,7 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     # No step has been; what is read is cast on its way to the GPU as what is stepped.
     there = dict(_node(job, strategy, held, accumulates=False).stepping)
     there.pop(MOMENTS, None)
-    gpu = _resident(strategy, held)
+    gpu = _resident(strategy, held, stepped=False)
     if strategy.stage == 0 and held.master:
         gpu[MOMENTS] += held.moments
     if strategy.stage == _WHOLE:
@@ -110,9 +111,11 @@ def _held(job: Job, strategy: Strategy) -> States:
     return states(asked_of(job, strategy), batchless(strategy), felt(strategy.buffers, strategy.stage))
 
 
-def _resident(strategy: Strategy, held: States) -> dict[str, int]:
+def _resident(strategy: Strategy, held: States, stepped: bool = True) -> dict[str, int]:
     """What is on the GPU between two steps; stage 3 keeps its shares of gradients and its bucket."""
     there = through_training(batchless(strategy), held)
+    if held.copies:  # all that loading has made, or those of a pass
+        there = copied(there, held.copies, True)[stepped]
     gradients, bucket = start(held, strategy.stage, felt(strategy.buffers, strategy.stage), False)
     return {
         "weights": there.weights,

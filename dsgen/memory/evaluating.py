@@ -14,7 +14,7 @@ import attrs
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory.activations import evaluates
-from dsgen.memory.asked import Asked, Plain, asked_of, batchless, felt, tells, through_training
+from dsgen.memory.asked import Asked, Plain, asked_of, batchless, copied, felt, tells, through_training
 from dsgen.memory.backward import start
 from dsgen.memory.estimates import Room, Verdict, room, verdict
 from dsgen.memory.moments import Moment, highest, moment
@@ -125,6 +125,8 @@ def _moments(asked: Asked, layout: Plain, buffers: Buffers) -> tuple[tuple[Momen
     free = here and held.ranks == 1 < held.among  # one replica of what AutoTP has split
     grads, bucket = start(held, layout.stage, buffers, False)
     there = through_training(layout, held)
+    if held.copies:  # of what is released on the way hpZ's are made anew, of all of it at most
+        there = copied(there, held.copies, True)[1]
     alive_then, left = without_gradients(run, buffers, held.among == 1, here, free)
     moments = (
         moment("evaluate", there, grads, bucket, 0, live, alive, INDEX * asked.seq_len) for alive, live, _ in alive_then

@@ -22,7 +22,8 @@ class Host(NamedTuple):
 
     Attributes:
         phases: load, init, training, and step where that takes more -> part -> bytes in RAM.
-        rounding: Bytes that torch takes beyond the page-locked tensors: it rounds each up to a power of two.
+        rounding: Bytes that torch takes beyond the page-locked tensors: it rounds each up to a power of two, and what
+            hpZ makes in a pass lies there twice while it is page-locked.
         nvme: Part -> bytes on the local drives.
         phase, peak: The one of them that takes most RAM, and its bytes.
         stored: Bytes on the local drives.
@@ -89,7 +90,7 @@ def host(
         training["offload buffers"] = ranks * tensors * FP32 * group
         training["gradients"] = ranks * size * own
     if layout.offload_param == "cpu":
-        training["weights"] = ranks * states.weights
+        training["weights"] = ranks * (states.weights + (states.secondary.whole if states.secondary else 0))
     elif layout.offload_param == "nvme":
         waiting = ranks * PARAM_NVME_BUFFERS * size * -(-largest // states.ranks)
         training["offload buffers"] = training.get("offload buffers", 0) + waiting
@@ -107,7 +108,8 @@ def host(
         *(_of_optimizer(layout, states, accumulates, back, tensors, groups) if locked else ()),
         *_of_parameters(layout, states, frozen),
     )
-    return Host(phases, ranks * _beyond(pinned), stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
+    rounding = ranks * (_beyond(pinned) + _twice(layout, states))
+    return Host(phases, rounding, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
 
 
 def _groups(states: States, elements: int) -> list[int]:
@@ -145,13 +147,19 @@ def _of_parameters(layout: Any, states: States, frozen: Model | None) -> Iterato
     """Bytes of each page-locked tensor of a rank that parameters away from the GPU need.
 
     Trained ones are one tensor (stage3.py, _create_param_groups_fp16_flat_cpu_memory), frozen ones lie each in its own
-    (partition_parameters.py, partition); on NVMe they pass through buffers.
+    (partition_parameters.py, partition), and so does each of hpZ's second shares (_partition_param_sec); on NVMe they
+    pass through buffers.
     """
     size = states.size
     if layout.offload_param == "cpu":
         yield size * states.own
+        second = states.secondary
         for item in parameters(frozen) if frozen is not None else ():
             yield from [_share(states, item)] * item.repeats
+            if second:
+                yield from [second.groups * _share(states, item)] * item.repeats
+        if second:
+            yield from (second.groups * second.width * -(-numel // states.among) for numel in states.tensors.numels)
     elif layout.offload_param == "nvme":
         yield from [size * -(-states.tensors.largest // states.ranks)] * PARAM_NVME_BUFFERS
 
@@ -160,6 +168,12 @@ def _share(states: States, item: Parameter) -> int:
     """Bytes of a rank's share of a frozen tensor; matrices of a base in 4 bits lie two elements to a byte."""
     packed = states.loaded and item.matrix and item.layer
     return -(-item.numel // states.among) // 2 if packed else states.size * -(-item.numel // states.among)
+
+
+def _twice(layout: Any, states: States) -> int:
+    """Bytes of the largest share that hpZ makes anew in RAM: of each the page-locked one is a copy."""
+    second = states.secondary if layout.offload_param == "cpu" else None
+    return second.groups * second.width * -(-states.tensors.largest // states.among) if second else 0
 
 
 def _beyond(sizes: Iterable[int]) -> int:

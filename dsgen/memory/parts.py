@@ -217,7 +217,7 @@ def _moments(asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, t
     held = states(asked, layout, buffers)
     run = _run(asked, layout, anew)
     here = layout.offload_param == "none"
-    group = held.secondary.group if held.secondary and not anew else 0  # a later pass has all copies already
+    group = held.copies.group if held.copies and not anew else 0  # a later pass has all copies already
     free = here and held.ranks == 1 < held.among  # one replica of what AutoTP has split
     both = together(run, buffers, held.among == 1, here, group=group, free=free)
     second = together(run, buffers, False, here, True, free=free) if anew and held.among > 1 else None
@@ -247,7 +247,8 @@ class _Moments(NamedTuple):
     def held(self) -> tuple[ResidentStates, ResidentStates]:
         """What is there until the first step is over, its new states apart, and in the passes of a later one."""
         held = through_training(self.layout, self.states)
-        return copied(held, self.states.secondary, not self.both.copies) if self.states.secondary else (held, held)
+        copies = self.states.copies
+        return copied(held, copies, not self.both.copies) if copies else (held, held)
 
     def all(self) -> Iterator[Moment]:
         first, held = self.held()

@@ -3,7 +3,9 @@
 Followed from the code of DeepSpeed 0.19.8. A tensor gets its second share whenever it is partitioned and has none
 (runtime/zero/partition_parameters.py, _partition_param_sec): first when the model is made, and again in every step
 when it is released for the first time. Those of trained tensors go when the optimizer has stepped (runtime/zero/
-stage3.py, invalidate_secondary_tensor); a tensor that is never partitioned gets its own just before that.
+stage3.py, invalidate_secondary_tensor); a tensor that is never partitioned gets its own just before that. An evaluation
+makes those of what it releases, and a save behind it lies beside them. All lie where `offload_param` says, those of
+tensors that persist on the GPU too.
 """
 
 from typing import Any, NamedTuple
@@ -19,12 +21,16 @@ class Secondary(NamedTuple):
 
     Attributes:
         group: Ranks that a tensor is cut among.
+        groups: How many of them there are: a second share is as many first ones.
+        width: Bytes of an element of a trained tensor.
         whole: Those of all tensors: from load on until the end of the first step, and while any later one steps.
         lasting: Those of frozen tensors, which stay.
         again: Those of trained tensors that are released, and so have one from the first pass of a step on.
     """
 
     group: int
+    groups: int
+    width: int
     whole: int
     lasting: int
     again: int
@@ -39,7 +45,7 @@ def is_counted(job: Any, layout: Any) -> bool:
     """
     if layout.stage != 3:  # there is none
         return True
-    return bool(layout.offload_param == "none" and layout.tp == 1 and job.world > 1)
+    return bool(layout.offload_param != "nvme" and layout.tp == 1 and job.world > 1)  # DeepSpeed has none on NVMe
 
 
 def secondary(
@@ -60,4 +66,4 @@ def secondary(
         return None
     groups = ranks // group
     released = sum(-(-numel // ranks) for numel in tensors.numels if numel > buffers.persistence)
-    return Secondary(group, groups * (own + frozen), groups * frozen, groups * width * released)
+    return Secondary(group, groups, width, groups * (own + frozen), groups * frozen, groups * width * released)

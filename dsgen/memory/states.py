@@ -59,7 +59,8 @@ class States(NamedTuple):
         listed: Bytes of an element that is stepped which torch's own loop makes meanwhile, on the GPU.
         on_gpu: Whether master weights and states are on the GPU.
         swaps: Whether they are on NVMe.
-        secondary: The second copy of the parameters that hpZ keeps; None where there is none.
+        secondary: The second copy of the parameters that hpZ keeps, where they wait; None where there is none.
+        away: Whether parameters wait in RAM or on NVMe.
     """
 
     tensors: Trained
@@ -87,6 +88,12 @@ class States(NamedTuple):
     on_gpu: bool
     swaps: bool
     secondary: Secondary | None
+    away: bool
+
+    @property
+    def copies(self) -> Secondary | None:
+        """hpZ's second copy where it is on the GPU."""
+        return None if self.away else self.secondary
 
     @property
     def split(self) -> Trained | None:
@@ -212,6 +219,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         on_gpu=on_gpu,
         swaps=layout.offload_optimizer == "nvme" and stage == 3,
         secondary=second,
+        away=layout.offload_param != "none",
     )
 
 

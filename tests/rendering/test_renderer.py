@@ -252,7 +252,7 @@ def test_master_weights_in_16_bits_are_estimated_without_a_word(make_job):
     ("key", "value", "wishes", "said"),
     [
         ("zero_hpz_partition_size", 8, {}, None),
-        ("zero_hpz_partition_size", 8, {"offload": "all"}, "changes memory in a way that the estimates do not count"),
+        ("zero_hpz_partition_size", 8, {"offload": "all"}, None),
         ("zero_quantized_weights", True, {}, "changes memory; the estimates count it in the interval"),
         ("zero_quantized_gradients", True, {}, "changes memory and speed; the estimates count it in"),
     ],
@@ -300,8 +300,8 @@ def test_auto_leaves_a_key_to_the_planner(make_job):
 
 def test_what_the_estimates_do_not_count_is_said(make_job):
     plain = rendered(make_job())
-    copied = {"stage": 3, "zero_hpz_partition_size": 4, "offload_param": {"device": "cpu"}}
-    hpz = rendered(make_job(deepspeed={"zero_optimization": copied}))
+    copied = {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}, "tensor_parallel": {"autotp_size": 2}}
+    hpz = rendered(make_job(deepspeed=copied))
     muon = rendered(make_job(training={"optimizer": "Muon"}))
     sums = rendered(make_job(deepspeed={"data_types": {"grad_accum_dtype": "fp32"}}))
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dsgen.cost.micro_batches import numbers_of
 from dsgen.memory.estimates import GATHERS
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.launchers import threads_matter
@@ -78,21 +77,6 @@ def _with_both(asked: Plan, changes: Iterable[ProgramChange], told: list[Offer])
     return [*told[:behind], offer, *told[behind:]]
 
 
-def _has_room_for_copy(after: Candidate) -> bool:
-    """Whether a node's RAM has room for hpZ's second copy where that lies beside offloaded parameters.
-
-    The estimate does not count it there (dsgen.memory.secondary); partition_parameters.py makes it on the device of
-    offload_param, each rank its share.
-    """
-    strategy, job, host = after.strategy, after.job, after.memory.host
-    group = strategy.buffers.secondary
-    if group < 2 or strategy.offload_param == "none":
-        return True
-    size = 4 if strategy.precision == "fp32" else 2
-    share = size * numbers_of(job, strategy).total / min(group, job.world)
-    return host.high_bytes + share * job.gpus_per_node <= host.limit_bytes
-
-
 def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
     before = asked.chosen
     strained = not before.sure or offloaded(before.strategy) > 0
@@ -110,7 +94,7 @@ def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
         after = plan(change.applied(asked.job)).chosen
     except DsgenError:  # refused for itself: a chunked loss behind an encoder, a pin that excludes all then
         return None
-    if (not after.sure and before.sure) or not _has_room_for_copy(after):
+    if not after.sure and before.sure:
         return None
     gain = after.speed / before.speed - 1
     simpler, surer = offloaded(after.strategy) < offloaded(before.strategy), after.sure and not before.sure
