@@ -17,7 +17,6 @@ from published_sources import GIB, Reading, Source, measured_bytes, source_of
 from dsgen.asking.memory_questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory.estimates import HIGH, LOW
-from dsgen.memory.overheads import WORKSPACE
 from dsgen.memory.reserved import ReservedBytes
 from dsgen.shapes.errors import DsgenError
 
@@ -182,7 +181,7 @@ def ours(found: MemoryEstimate, reading: Reading, whole: bool = False) -> Reserv
     """
     gpu = found.gpu
     steps = max((phase.gpu_bytes for phase in found.phases if phase.step or whole), default=gpu.peak_bytes)
-    workspace = gpu.overhead.get(WORKSPACE, 0)
+    workspace = gpu.workspace_bytes
     if reading is Reading.ALLOCATED:  # what is reserved takes a replay
         return ReservedBytes(steps + workspace, int(LOW * steps), int(HIGH * steps) + workspace)
     held = ReservedBytes(*((one - workspace) * steps // gpu.peak_bytes for one in gpu.reserved))

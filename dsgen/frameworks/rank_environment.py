@@ -8,6 +8,7 @@ import attrs
 
 from dsgen.memory import expandable
 from dsgen.planning.planner import Plan
+from dsgen.shapes.makers import maker_of
 
 __all__ = ["EnvironmentVariable", "job_variables", "rank_cores"]
 
@@ -74,7 +75,7 @@ def _communication(plan: Plan, target: str) -> Iterator[EnvironmentVariable]:
         yield EnvironmentVariable(
             "NCCL_DEBUG",
             "WARN",
-            "NCCL",
+            maker_of(job.hardware.vendor).collectives,
             "an error of the network is printed with its cause, and nothing else is",
             "an error of the network has no cause",
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.launching.launches import JobLaunch
 from dsgen.launching.trainer_programs import TRAINER_PROGRAMS
+from dsgen.shapes.makers import maker_of
 from dsgen.shapes.units import gib
 
 __all__ = ["remedies"]
@@ -19,7 +20,7 @@ def remedies(launch: JobLaunch) -> Iterator[tuple[str, str, str]]:
     job, chosen = launch.job, launch.plan.chosen
     strategy = chosen.strategy
     if launch.has_gpus:
-        yield ("`CUDA out of memory`", "a GPU is full", _out_of_memory(launch))
+        yield (f"`{maker_of(job.hardware.vendor).full}`", "a GPU is full", _out_of_memory(launch))
     yield (
         "a rank ends with -9 or 137, no message",
         "the kernel or the scheduler killed it: RAM",
@@ -56,7 +57,7 @@ def remedies(launch: JobLaunch) -> Iterator[tuple[str, str, str]]:
         )
         if job.network.rdma:
             yield (
-                "`NET/Socket` in NCCL's INFO lines",
+                f"`NET/Socket` in {maker_of(job.hardware.vendor).collectives}'s INFO lines",
                 f"{job.network.fabric} is not used: the plan counts on it",
                 "`NCCL_DEBUG=INFO` once; `ibstat`, the plugin of NCCL, `ulimit -l unlimited`",
             )

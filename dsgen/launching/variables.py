@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dsgen.frameworks.rank_environment import EnvironmentVariable, job_variables
 from dsgen.launching.launches import CONFIG, JobLaunch
 from dsgen.launching.quoting import comment, quoted
+from dsgen.shapes.makers import maker_of
 
 __all__ = ["environment", "environment_text"]
 
@@ -22,7 +23,7 @@ def _interface(launch: JobLaunch) -> Iterator[EnvironmentVariable]:
             yield EnvironmentVariable(
                 "NCCL_SOCKET_IFNAME",
                 f"={launch.interface}",
-                "NCCL",
+                maker_of(launch.job.hardware.vendor).collectives,
                 "the interface on which ranks of different hosts meet; '=' means this name and none that begins so",
             )
         yield EnvironmentVariable(
@@ -67,10 +68,11 @@ def environment_text(launch: JobLaunch) -> str:
         value = f'"$folder"/{quoted(one.value)}' if one.in_folder else quoted(one.value)
         lines += ["", comment(f"{one.reader}: {one.reason}."), f"export {one.name}={value}"]
     if launch.job.nodes > 1 and not launch.interface:
+        library = maker_of(launch.job.hardware.vendor).collectives
         lines += [
             "",
             comment(
-                "NCCL_SOCKET_IFNAME is not set: NCCL takes the first interface that is neither lo nor docker. "
+                f"NCCL_SOCKET_IFNAME is not set: {library} takes the first interface that is neither lo nor docker. "
                 "Where ranks do not meet, see `ip -brief address` and write: dsgen launch --interface NAME"
             ),
         ]

@@ -8,6 +8,7 @@ from dsgen.launching.expected import Expectation
 from dsgen.launching.launches import JobLaunch
 from dsgen.memory.card_numbers import card
 from dsgen.report.bars import rounded
+from dsgen.shapes.makers import maker_of
 from dsgen.shapes.units import gib
 
 __all__ = ["watched"]
@@ -24,6 +25,7 @@ _SLOW_PERCENT = 25  # by which one rank's steps may be longer than the others'
 def watched(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, str, str, str]]:
     """Rows of the table: what, how, expected, act when."""
     job, training = launch.job, launch.job.training
+    maker = maker_of(job.hardware.vendor)
     slowest = expected.tokens_per_second_per_gpu * expected.seconds / expected.high_seconds
     print_every = f"DeepSpeed's line every {training.steps_per_print} steps, or the program's own"
     yield (
@@ -36,15 +38,13 @@ def watched(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, str
         shown = card(expected.gpu).shown
         yield (
             "memory of the fullest GPU",
-            "`nvidia-smi --query-gpu=memory.used --format=csv`"
-            if job.hardware.vendor == "nvidia"
-            else "the driver's tool",
+            f"`{maker.watched}`",
             f"{gib(shown.bytes)} GiB, up to {gib(shown.high)}",
             _short(shown.high, expected.gpu.limit_bytes),
         )
         yield (
             "GPUs at work",
-            _tool(launch, "`nvidia-smi dmon -s u`"),
+            f"`{maker.worked}`",
             "near 100 % between saves",
             f"below {_BUSY_PERCENT} % for a minute: data loading, or a rank that waits",
         )
@@ -70,7 +70,7 @@ def watched(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, str
             "ranks alike",
             "step times by rank",
             "the same",
-            f"one is {_SLOW_PERCENT} % slower: its GPU is hot or shared (`nvidia-smi -q -d PERFORMANCE`); drain it",
+            f"one is {_SLOW_PERCENT} % slower: its GPU is hot or shared (`{maker.slowed}`); drain it",
         )
     yield ("loss", "the program's log", "falls after the warm-up", f"NaN, or {_RISE} times the median of 100 steps")
     if training.gradient_clipping:
@@ -89,9 +89,3 @@ def _short(high: int, limit: int) -> str:
     if high <= _FULL * limit:
         return f"above {gib(int(_FULL * limit))} GiB ({_FULL:.0%} of {gib(limit)})"
     return '`torch.cuda.memory_stats()["num_alloc_retries"]` above 0: it gives memory back to go on, and is slow'
-
-
-def _tool(launch: JobLaunch, command: str) -> str:
-    """How a GPU is read: a command of NVIDIA's, or that of another maker."""
-    tools = {"nvidia": command, "amd": "`rocm-smi`", "intel": "`hl-smi`"}
-    return tools.get(launch.job.hardware.vendor, "the tool of its maker")

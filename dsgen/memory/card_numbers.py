@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from dsgen.memory.estimates import Place
-from dsgen.memory.overheads import WORKSPACE
 from dsgen.memory.reserved import ReservedBytes
 
 __all__ = ["Card", "card"]
@@ -41,7 +40,7 @@ class Card(NamedTuple):
 
 def card(gpu: Place) -> Card:
     """The numbers of a GPU; as if it were as large as it must be where the limit is not known (0) or too small."""
-    outside = gpu.overhead_bytes - gpu.overhead.get(WORKSPACE, 0)
+    outside = gpu.overhead_bytes - gpu.workspace_bytes
     room = gpu.limit_bytes - outside if gpu.limit_bytes else gpu.high_bytes
     more = gpu.allocated_bytes - gpu.peak_bytes
     most = max(room, gpu.allocated_bytes)

@@ -11,11 +11,12 @@ import attrs
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import tells
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
-from dsgen.memory.overheads import WORKSPACE, overhead
+from dsgen.memory.overheads import overhead
 from dsgen.memory.parts import Parts, parts
 from dsgen.memory.reserved import ReservedBytes, Reserving
 from dsgen.memory.run_phases import MEASURED, PhaseMemory, beyond, highest_of, named, phases_of
 from dsgen.memory.widened import widened
+from dsgen.shapes.makers import NVIDIA, Maker, maker_of
 from dsgen.shapes.profiles import Hardware
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers
@@ -56,7 +57,6 @@ HIGH_CHANGING = 1.45
 # choice, for want of real ones, and makes more of those runs uncertain.
 LOW_DOUBTED = 0.80
 HIGH_DOUBTED = 1.20
-_CUDA = ("nvidia", "generic")  # whose allocator reads PYTORCH_CUDA_ALLOC_CONF; a generic GPU is taken for one of them
 GATHERS = 3  # the stage that gathers parameters, over all ranks even beside AutoTP
 
 
@@ -81,6 +81,7 @@ class Place(NamedTuple):
         overhead: What no tensor holds and torch does not see -> bytes.
         holds: On a GPU, what torch's allocator reserves for the tensors alone, or what says so when it is asked for.
         overhead_more_bytes: What may lie outside torch beside the overhead; only the most that it can take has it.
+        maker: Of a GPU, who calls what lies outside the tensors what.
     """
 
     peak_bytes: int
@@ -92,12 +93,18 @@ class Place(NamedTuple):
     overhead: Mapping[str, int] = MappingProxyType({})
     holds: ReservedBytes | Reserving = ReservedBytes(0, 0, 0)
     overhead_more_bytes: int = 0
+    maker: Maker = NVIDIA
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What of the overhead torch takes from its own allocator."""
+        return self.overhead.get(self.maker.workspace, 0)
 
     @property
     def reserved(self) -> ReservedBytes:
         """What torch's allocator reserves, `max_memory_reserved`: what it holds free and cuBLAS's workspaces too."""
         held = self.holds if isinstance(self.holds, ReservedBytes) else self.holds()
-        return ReservedBytes(*(one + self.overhead.get(WORKSPACE, 0) if one else 0 for one in held))
+        return ReservedBytes(*(one + self.workspace_bytes if one else 0 for one in held))
 
     @property
     def reserved_bytes(self) -> int:
@@ -107,12 +114,12 @@ class Place(NamedTuple):
     @property
     def allocated_bytes(self) -> int:
         """What torch allocates at most, `max_memory_allocated`: the tensors, and cuBLAS's workspaces."""
-        return self.peak_bytes + self.overhead.get(WORKSPACE, 0)
+        return self.peak_bytes + self.workspace_bytes
 
     @property
     def shown(self) -> ReservedBytes:
         """What nvidia-smi shows at most: what is reserved, and what lies outside torch; never more than there is."""
-        outside = self.overhead_bytes - self.overhead.get(WORKSPACE, 0)
+        outside = self.overhead_bytes - self.workspace_bytes
         expected, low, high = (one + outside for one in self.reserved)
         sizes = expected, low, high + self.overhead_more_bytes
         return ReservedBytes(*(min(one, self.limit_bytes) if self.limit_bytes else one for one in sizes))
@@ -197,6 +204,7 @@ class Room(NamedTuple):
         ratio: What tensors take by what is computed, as somebody measured on this machine.
         expandable: Whether torch's segments grow.
         changing: Whether lengths change from step to step.
+        maker: Whose GPU it is.
     """
 
     limit: int
@@ -206,6 +214,7 @@ class Room(NamedTuple):
     ratio: float = 1.0
     expandable: bool = True
     changing: bool = False
+    maker: Maker = NVIDIA
 
     def high(self, peak: int, doubted: bool, more: int = 0) -> int:
         """The most that a process may take whose tensors peak at a number of bytes, and may at `more`."""
@@ -226,8 +235,8 @@ def room(job: Job, layout: Any, buffers: Buffers) -> Room:
 
 
 def expandable(job: Job) -> bool:
-    """Whether torch's segments grow: they do where a job says so, on CUDA alone."""
-    return job.training.expandable_segments and job.hardware.vendor in _CUDA
+    """Whether torch's segments grow: they do where a job says so and its GPUs' maker has them."""
+    return job.training.expandable_segments and job.hardware.vendor != "cpu" and maker_of(job.hardware.vendor).grows
 
 
 def _groups(layout: Any, buffers: Buffers, world: int) -> int:
@@ -244,7 +253,8 @@ def _room(hardware: Hardware, world: int, groups: int, expandable: bool, changin
     outside = overhead(hardware, world, groups, torch)
     held = {name: size for name, size in outside.parts.items() if size}
     ratio = hardware.peak_memory_ratio or 1.0
-    return Room(gpu_limit(hardware), held, outside.total, outside.more_bytes, ratio, expandable, changing)
+    more, maker = outside.more_bytes, outside.maker
+    return Room(gpu_limit(hardware), held, outside.total, more, ratio, expandable, changing, maker)
 
 
 def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> MemoryEstimate:
@@ -274,6 +284,7 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
             overhead=gpu.overhead,
             holds=Reserving(job, strategy, counted.moments, tensors, gpu.expandable, less, more),
             overhead_more_bytes=gpu.beyond,
+            maker=gpu.maker,
         ),
         host=host_place(job, counted),
         nvme=Place(

@@ -97,6 +97,7 @@ def _card(phase: PhaseMemory, gpu: Room, less: int, more: int) -> Place:
         phase=phase.phase,
         overhead=gpu.overhead,
         overhead_more_bytes=gpu.beyond,
+        maker=gpu.maker,
     )
 
 

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from dsgen.jobs.releases import before
 from dsgen.kernels.architectures import Architecture, architecture, multiprocessors
+from dsgen.shapes.makers import NVIDIA, Maker, maker_of
 from dsgen.shapes.profiles import Hardware
 
-__all__ = ["WORKSPACE", "Overhead", "overhead", "workspace_bytes"]
-
-WORKSPACE = "cuBLAS workspace"  # the part that torch takes from its own allocator
+__all__ = ["Overhead", "overhead", "workspace_bytes"]
 
 MIB = 2**20
 
@@ -105,6 +104,7 @@ class Overhead(NamedTuple):
         workspace_bytes: cuBLAS's workspaces, which torch takes from its own allocator.
         others_bytes: What other processes hold there.
         more_bytes: What may lie there beside all of these, by driver, release and what runs; in no sum here.
+        maker: Who calls them what.
     """
 
     context_bytes: int
@@ -112,6 +112,7 @@ class Overhead(NamedTuple):
     workspace_bytes: int
     others_bytes: int = 0
     more_bytes: int = 0
+    maker: Maker = NVIDIA
 
     @property
     def outside_bytes(self) -> int:
@@ -127,9 +128,9 @@ class Overhead(NamedTuple):
     def parts(self) -> dict[str, int]:
         """Name -> bytes; they add up to `total`."""
         return {
-            "CUDA context": self.context_bytes,
-            "NCCL buffers": self.nccl_bytes,
-            WORKSPACE: self.workspace_bytes,
+            self.maker.context: self.context_bytes,
+            f"{self.maker.collectives} buffers": self.nccl_bytes,
+            self.maker.workspace: self.workspace_bytes,
             **({"other processes": self.others_bytes} if self.others_bytes else {}),
         }
 
@@ -149,7 +150,8 @@ def overhead(hardware: Hardware, world: int, groups: int = 1, torch: str | None 
         return Overhead(0, 0, 0)
     nccl = _nccl(hardware, family, world, groups, torch)
     own = _context(hardware, family), nccl, WORKSPACE_THREADS * _workspace(family)
-    return Overhead(*own, hardware.gpu_memory_used_bytes, _more(hardware, family, world))
+    more = _more(hardware, family, world)
+    return Overhead(*own, hardware.gpu_memory_used_bytes, more, maker_of(hardware.vendor))
 
 
 def _context(hardware: Hardware, family: Architecture) -> int:

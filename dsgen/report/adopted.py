@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsgen.asking.adopting import Adoption
+from dsgen.memory import expandable
 from dsgen.planning.candidates import Candidate
 from dsgen.report import costs, speedups
 from dsgen.report.bars import place_line
@@ -66,7 +67,7 @@ def _otherwise(made: Adoption) -> Iterator[str]:
     takes = (
         f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {chosen.accumulation} accumulation, {chosen.precision}"
     )
-    if made.own.job.training.expandable_segments and not made.question.job.training.expandable_segments:
+    if expandable(made.own.job) and not expandable(made.question.job):
         takes += ", with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, without which it is counted above"
     if abs(made.gain) < _CLOSE:
         yield f"dsgen would take {takes}: as fast, within {_CLOSE:.0%}"

@@ -41,7 +41,7 @@ def up_to(place: Place) -> str:
 
 
 def card_line(gpu: Place) -> str:
-    """What a person reads of a GPU: allocated and reserved as torch says, and what nvidia-smi shows, in GiB.
+    """What a person reads of a GPU: allocated and reserved as torch says, and what its maker's tool shows, in GiB.
 
     On a CPU torch has no allocator that holds memory back, and nothing shows what a rank takes but the system.
     Where reserved is told from causes (`at_once`), it is an interval: within it a replay tells one number.
@@ -56,9 +56,10 @@ def card_line(gpu: Place) -> str:
     likely, low, high = read.reserved
     if isinstance(gpu.holds, Reserving) and not gpu.holds.replays:
         shown = f"{gib(read.shown.low)} to {gib(read.shown.high)}"
-        return f"torch allocates {gib(read.allocated)}, reserves {gib(low)} to {gib(high)}, nvidia-smi {shown} GiB"
+        held = f"reserves {gib(low)} to {gib(high)}"
+        return f"torch allocates {gib(read.allocated)}, {held}, {gpu.maker.tool} {shown} GiB"
     reserved = f"{gib(likely)} ({gib(low)} to {gib(high)})"
-    return f"torch allocates {gib(read.allocated)}, reserves {reserved} GiB; nvidia-smi {gib(read.shown.bytes)}"
+    return f"torch allocates {gib(read.allocated)}, reserves {reserved} GiB; {gpu.maker.tool} {gib(read.shown.bytes)}"
 
 
 def room_line(gpu: Place) -> str:

@@ -9,9 +9,20 @@ from typing import Any
 
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.report.bars import bar, folded, place_line, up_to
+from dsgen.shapes.makers import NVIDIA
 from dsgen.shapes.units import gib
 
-__all__ = ["beside", "data", "interval", "phase_lines", "phase_rows", "place_data", "place_lines", "verdict_line"]
+__all__ = [
+    "beside",
+    "data",
+    "interval",
+    "phase_lines",
+    "phase_rows",
+    "place_data",
+    "place_lines",
+    "shown_by",
+    "verdict_line",
+]
 
 _NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of the engine
 _FEWEST_CELLS = 4  # of a bar of parts that is still one
@@ -85,13 +96,14 @@ def place_data(place: Place, limits: bool = True) -> dict[str, Any]:
 
 
 def _reserved(place: Place) -> dict[str, Any]:
-    """What torch reserves and nvidia-smi shows; null where no allocator is."""
+    """What torch reserves and the maker's tool shows; null where no allocator is."""
     held, shown = place.reserved, place.shown
     return {
         "reserved_bytes": held.bytes or None,
         "reserved_low_bytes": held.low or None,
         "reserved_high_bytes": held.high or None,
         "nvidia_smi_bytes": shown.bytes if held.bytes else None,
+        **shown_by(place),
     }
 
 
@@ -231,3 +243,8 @@ def _named(phase: PhaseMemory, last: int, several: bool) -> str:
         return f"{step}{name}"
     count = f"{phase.micro_batch}" if last == phase.micro_batch else f"{phase.micro_batch} to {last}"
     return f"{step}{name} {count}"
+
+
+def shown_by(place: Place) -> dict[str, str]:
+    """The tool of another maker whose reading stands as nvidia_smi_bytes."""
+    return {} if place.maker == NVIDIA else {"shown_by": place.maker.tool}

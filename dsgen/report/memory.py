@@ -79,7 +79,7 @@ def text(footprint: Footprint, width: int = 80) -> str:
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
     card = card_line(memory.gpu), room_line(memory.gpu), headroom_line(footprint)
-    for told in (*card, *memory_words.observed(footprint.observations)):
+    for told in (*card, *memory_words.observed(footprint.observations, memory.gpu.maker)):
         lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False)
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
@@ -283,6 +283,7 @@ def _card(gpu: Place) -> dict[str, Any]:
         "reserved_high_bytes": read.reserved.high if reserves else None,
         "held_free_bytes": read.held_free if reserves else None,
         "nvidia_smi_bytes": read.shown.bytes if reserves else None,
+        **footprints.shown_by(gpu),
         "outside_bytes": read.outside,
         "most_allocated_bytes": read.room,
     }

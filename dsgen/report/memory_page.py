@@ -31,7 +31,7 @@ def html(footprint: Footprint) -> str:
         f"<h1>{escape(title)}</h1>",
         f"<p><b>{escape(verdict_line(footprint))}</b></p>",
         *(f'<p class="soft">{escape(line)}</p>' for line in (*said, *notes) if line),
-        *(f"<p>{escape(told)}</p>" for told in memory_words.observed(footprint.observations)),
+        *(f"<p>{escape(told)}</p>" for told in memory_words.observed(footprint.observations, memory.gpu.maker)),
         '<div class="columns">',
         *(place_section(label, place, words, True) for label, place, words in places),
         "</div>",

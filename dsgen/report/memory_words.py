@@ -14,6 +14,7 @@ from dsgen.memory.later import lacking
 from dsgen.report import footprints
 from dsgen.report.converted import conversion_lines
 from dsgen.report.loading_words import loading_lines
+from dsgen.shapes.makers import NVIDIA, Maker
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy
 
@@ -74,15 +75,20 @@ def _resumed(chosen: Strategy, ranks: int) -> str:
 _READS: Mapping[str, Callable[[Strategy, int], str]] = {"save": _saved, "resume": _resumed}
 
 
-def observed(observations: tuple[Observation, ...]) -> Iterator[str]:
+def observed(observations: tuple[Observation, ...], maker: Maker) -> Iterator[str]:
     """What a person read of a run beside what is predicted, and which runs would explain it."""
+    observations = tuple(attrs.evolve(one, reading=_read_by(one.reading, maker)) for one in observations)
     for one in observations:
         expected = f"{gib(one.expected.bytes)} ({gib(one.expected.low)} to {gib(one.expected.high)})"
         way = "more" if one.more >= 0 else "less"
         said = "as predicted" if one.within else f"{gib(abs(one.more))} {way}"
         yield f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
     yield from _explained(observations)
-    yield from _between(observations)
+    yield from _between(observations, maker)
+
+
+def _read_by(reading: str, maker: Maker) -> str:
+    return maker.tool if reading == NVIDIA.tool else reading
 
 
 def _explained(observations: tuple[Observation, ...]) -> Iterator[str]:
@@ -108,12 +114,12 @@ def _span(other: OtherRun) -> str:
     return f"{gib(other.bytes)}, {gib(other.expected.low)} to {gib(other.expected.high)}"
 
 
-def _between(observations: tuple[Observation, ...]) -> Iterator[str]:
+def _between(observations: tuple[Observation, ...], maker: Maker) -> Iterator[str]:
     """What lies between two readings: the allocator's holes, and what is outside torch."""
     known = {one.reading: one for one in observations}
     for less, more, name in (
         ("allocated", "reserved", "held free by torch's allocator"),
-        ("reserved", "nvidia-smi", "outside torch: context, NCCL, other processes"),
+        ("reserved", maker.tool, f"outside torch: context, {maker.collectives}, other processes"),
     ):
         if less in known and more in known:
             read = known[more].bytes - known[less].bytes

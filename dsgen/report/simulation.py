@@ -14,6 +14,7 @@ from dsgen.report import footprints, step_time
 from dsgen.report.converted import conversion_lines, conversions_data
 from dsgen.report.memory import wrapped
 from dsgen.report.tables import table
+from dsgen.shapes.makers import NVIDIA
 from dsgen.shapes.units import gib
 from dsgen.simulating import Collective, Simulation, TensorGroup
 
@@ -108,7 +109,8 @@ def _how_run(simulation: Simulation) -> str:
     said += [f"{run.attention} attention"] if run.attention != "flash" else []
     said += ["chunked loss"] if run.chunked_loss else []
     said += ["Liger's kernels"] if run.liger_kernels else []
-    said += [f"PYTORCH_CUDA_ALLOC_CONF={run.alloc_conf}"] if run.alloc_conf else []
+    variable = simulation.estimate.gpu.maker.allocator or NVIDIA.allocator
+    said += [f"{variable}={run.alloc_conf}"] if run.alloc_conf else []
     said += [f"the cache emptied every {run.empty_cache_steps} steps"] if run.empty_cache_steps else []
     said += [f"evaluation of {run.evaluation} sequences"] if run.evaluation else []
     return "".join(f", {words}" for words in said)
@@ -137,10 +139,10 @@ def torch_words(simulation: Simulation) -> str:
     if simulation.out_of_memory and simulation.limits:
         said = f"{said}, and runs out of memory"
     elif gpu.overhead_bytes:
-        said = f"{said}, nvidia-smi shows {gib(gpu.shown.bytes)}"
+        said = f"{said}, {gpu.maker.tool} shows {gib(gpu.shown.bytes)}"
     room = f" of {gib(gpu.limit_bytes - gpu.overhead_bytes)}" if simulation.limits else ""
     least = f"{said}; it needs {gib(simulation.least_bytes)}{room} not to run out"
-    if expandable_segments(simulation):
+    if expandable_segments(simulation) or not gpu.maker.allocator:
         return least
     growing, needed = gib(simulation.expandable_reserved_bytes), gib(simulation.expandable_least_bytes)
     return f"{least} (with expandable_segments it reserves {growing} and needs {needed})"

@@ -10,6 +10,7 @@ from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
 from dsgen.memory.reserved import ReservedBytes
+from dsgen.shapes.makers import NVIDIA
 from dsgen.simulating.replay import replay
 from dsgen.simulating.requests import Request
 from dsgen.simulating.simulation import Collective, Sample, Shortage, Simulation, TensorGroup
@@ -145,11 +146,11 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
     gpu = answer["peak"]["gpu"]
     reserved, least = (gpu["allocator"][name] for name in ("reserved_peak_bytes", "least_bytes"))
     outside: dict[str, int] = {}
-    beyond = 0
+    beyond, maker = 0, NVIDIA
     if request.hardware is not None:
         groups = len({one.ranks for one in collectives if one.ranks > 1}) or 1
         told = overhead(request.hardware, request.world_size, groups, request.torch)
-        outside, beyond = told.parts, told.more_bytes
+        outside, beyond, maker = told.parts, told.more_bytes, told.maker
     around = sum(outside.values())
     return Place(
         peak_bytes=gpu["bytes"],
@@ -161,6 +162,7 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
         overhead=outside,
         holds=ReservedBytes(reserved, reserved, reserved),
         overhead_more_bytes=beyond,
+        maker=maker,
     )
 
 

@@ -21,6 +21,7 @@ from dsgen import simulating
 from dsgen.memory import Verdict
 from dsgen.memory.limits import RANK_PROCESS_BYTES
 from dsgen.memory.overheads import overhead
+from dsgen.report import simulation as simulation_report
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Hardware
 from dsgen.simulating import Options, Request, Simulation, from_config, from_rendered, hardware_of
@@ -275,6 +276,17 @@ def test_the_gpu_is_its_tensors_the_allocator_and_what_lies_outside(tmp_path: Pa
     assert gpu.overhead == outside.parts
     assert gpu.phase == "backward 1 of step 1"
     assert found.allocated_bytes == 12 * GIB + 512
+
+
+def test_what_lies_outside_is_named_and_shown_as_its_maker_does(tmp_path: Path) -> None:
+    options = Options(alloc_conf="max_split_size_mb:512")
+    found = simulated(tmp_path, hardware=hardware(vendor="amd", compute_capability=None), options=options)
+    told = simulation_report.text(found)
+
+    assert list(found.estimate.gpu.overhead) == ["HIP context", "RCCL buffers", "hipBLAS workspace"]
+    assert "rocm-smi shows" in " ".join(told.split())
+    assert "nvidia-smi" not in told
+    assert "PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:512" in "".join(told.split())
 
 
 @pytest.mark.parametrize(

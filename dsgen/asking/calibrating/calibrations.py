@@ -19,7 +19,6 @@ from dsgen.cost.steps import HIGH_MEASURED, LOW_MEASURED, run_name, speed_interv
 from dsgen.jobs.job import Job
 from dsgen.linting.sources import Source
 from dsgen.memory import Place, Verdict, estimate
-from dsgen.memory.overheads import WORKSPACE
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import plan
 from dsgen.shapes.errors import DsgenError, mistake
@@ -236,9 +235,9 @@ def _peak(gpu: Place, peak_gib: float | None, peak_of: str) -> dict[str, Any]:
             todo="It is of one GPU, in GiB. Another card: --hw.",
             code="contradiction",
         )
-    outside = gpu.overhead_bytes - gpu.overhead.get(WORKSPACE, 0)
+    outside = gpu.overhead_bytes - gpu.workspace_bytes
     shown = {"allocated": gpu.allocated_bytes, "reserved": gpu.reserved_bytes, "card": gpu.reserved_bytes + outside}
-    held = gpu.overhead_bytes if peak_of == "card" else gpu.overhead.get(WORKSPACE, 0)  # follows no tensor
+    held = gpu.overhead_bytes if peak_of == "card" else gpu.workspace_bytes  # follows no tensor
     predicted = shown[peak_of]
     ratio = (peak_gib * GIB - held) / (predicted - held)
     if not _allowed("peak_memory_ratio", ratio):

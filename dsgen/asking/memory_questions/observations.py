@@ -17,6 +17,7 @@ from dsgen.memory.card_numbers import card
 from dsgen.memory.later import later
 from dsgen.memory.reserved import ReservedBytes, Reserving
 from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.makers import NVIDIA, maker_of
 from dsgen.shapes.units import BYTES, gib, parse
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy
@@ -29,6 +30,7 @@ READINGS = {
     "reserved": "torch.cuda.max_memory_reserved",
     "nvidia-smi": "nvidia-smi",
 }
+_TOOLS = ("amd-smi", "hl-smi", "rocm-smi")  # of other makers: they read the same
 MIB = 2**20
 _Other = tuple[Mapping[str, Any], str, Callable[[str], ReservedBytes]]  # options, words, reading -> what is predicted
 _Explaining = tuple[Mapping[str, Any], str, Mapping[str, ReservedBytes]]  # the same, predicted
@@ -94,15 +96,19 @@ def observed(texts: Iterable[str]) -> dict[str, int]:
     readings: dict[str, int] = {}
     for text in texts:
         reading, size = _observed(text)
-        if reading in readings:
+        if _reading(reading) in map(_reading, readings):
             raise mistake(f"--observed {reading} is given twice", must="it is one number", code="contradiction")
         readings[reading] = size
     return readings
 
 
+def _reading(said: str) -> str:
+    return NVIDIA.tool if said in _TOOLS else said
+
+
 def _observed(text: str) -> tuple[str, int]:
     reading, equals, size = text.partition("=")
-    if not equals or reading not in READINGS:
+    if not equals or _reading(reading) not in READINGS:
         raise mistake(
             f"--observed is {text!r}",
             must=f"it must be one of {', '.join(READINGS)}, an equals sign and a size",
@@ -162,15 +168,16 @@ def _runs_of(reading: str, near: list[_Explaining]) -> tuple[OtherRun, ...]:
 def _checked(readings: Mapping[str, int | str], sold: int) -> dict[str, int]:
     """The readings in bytes; nvidia-smi shows what torch cannot have too."""
     sizes: dict[str, int] = {}
-    for reading, given in readings.items():
+    for said, given in readings.items():
+        reading = _reading(said)
         if reading not in READINGS:
             raise mistake(
                 f"observed has {reading!r}", must=f"it must be one of {', '.join(READINGS)}", code="bad-value"
             )
-        sizes[reading] = size = _size(f"observed {reading}", given)
+        sizes[reading] = size = _size(f"observed {said}", given)
         if size > sold:
             raise mistake(
-                f"--observed {reading} is {gib(size)} GiB",
+                f"--observed {said} is {gib(size)} GiB",
                 must=f"the GPU has {gib(sold)}",
                 todo="It is of one GPU. Another card: --hw.",
                 code="contradiction",
@@ -270,10 +277,11 @@ def _runs(question: Question) -> Iterator[tuple[Job, Strategy, dict[str, Any], s
     def unlike(words: str, **wished: Any) -> tuple[Job, Strategy, dict[str, Any], str]:
         return attrs.evolve(job, training=attrs.evolve(training, **wished)), asked, wished, words
 
-    yield unlike(
-        "expandable segments" if not training.expandable_segments else _OLD_ALLOCATOR,
-        expandable_segments=not training.expandable_segments,
-    )
+    if maker_of(job.hardware.vendor).grows:
+        yield unlike(
+            "expandable segments" if not training.expandable_segments else _OLD_ALLOCATOR,
+            expandable_segments=not training.expandable_segments,
+        )
     yield unlike(
         "a loss that holds all logits" if training.chunked_loss else "a chunked loss",
         chunked_loss=not training.chunked_loss,

@@ -10,9 +10,11 @@ import attrs
 from dsgen.jobs.job import Job
 from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
+from dsgen.memory import expandable
 from dsgen.memory.evaluating import TRAINER_SEQUENCES
 from dsgen.planning.assumptions import runs_of
 from dsgen.shapes.layers import ENFORCED, Rank
+from dsgen.shapes.makers import maker_of
 from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Strategy
@@ -129,6 +131,10 @@ def said_of(job: Job, precision: str) -> dict[str, Said]:
         if wish == "mean_len" and not job.training.mean_len:
             continue
         value = getattr(job if wish in ("seq_len", "target_len") else job.training, wish)
+        if wish == "expandable_segments":
+            if not maker_of(job.hardware.vendor).allocator:
+                continue
+            value = expandable(job)
         if wish == "attention":
             value = runs_of(job, precision)
         trained[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)

@@ -28,6 +28,7 @@ from dsgen.planning.candidates import search
 from dsgen.planning.planner import decide
 from dsgen.planning.whole_nodes import counts_on_a_whole_node
 from dsgen.shapes.errors import mistake
+from dsgen.shapes.makers import maker_of
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import SIXTEEN_BIT, choose
@@ -193,6 +194,9 @@ def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str
     for wish in ("lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings"):
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
+    fixed = maker_of(job.hardware.vendor).fixed
+    if fixed and job.training.expandable_segments and place(job, "training.expandable_segments"):
+        yield f"expandable segments are not counted: {fixed}"
     at = of_layout(job, chosen, beside or _beside(job))
     noted = (item for item in refusals(at) if item not in EXPERTS)  # `doubted` says those, and what they do to memory
     yield from (item.says(at) for item in noted if item.of_keys or not item.fatal)
