@@ -19,6 +19,7 @@ from dsgen.jobs.exact import WHOLE, exact
 from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
 from dsgen.jobs.releases import by_release, casts_adapters
+from dsgen.jobs.said_releases import newer_than_known
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, ENFORCED, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.shapes.limits import check_gpus
@@ -258,6 +259,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *_thinned(cluster, per_node, hardware.gpus_per_node, provenance),
             *warnings,
             *_paged(wishes, provenance),
+            *newer_than_known(wishes, provenance),
             *contradictions(hardware, model, wishes, folded.provenance, known.version),
         ),
     )

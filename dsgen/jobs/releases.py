@@ -11,11 +11,11 @@ whether Liger's loss is chunked in an evaluation, and so do Liger's other kernel
 from __future__ import annotations
 
 import functools
-import re
 
 import attrs
 
 from dsgen.families import FAMILIES, family_of
+from dsgen.jobs.said_releases import before, checked, line_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import TOLD, Origin, Provenance
 from dsgen.shapes.profiles import Model, Training
@@ -24,7 +24,6 @@ __all__ = [
     "ATTENTION",
     "WHY_REENTRANT",
     "as_switched_on",
-    "before",
     "brings_foreach",
     "by_release",
     "casts_adapters",
@@ -40,7 +39,6 @@ __all__ = [
     "with_liger_kernels",
 ]
 
-_VERSION = re.compile(r"\d+(?:\.\d+)*")
 _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
 # The first release of DeepSpeed that leaves the types of what zero.Init did not make, and so of peft's fp32 adapters
 # (runtime/engine.py, _cast_module_mixed_precision); module.bfloat16() or half() cast them before. 0.19.2 itself fails
@@ -58,8 +56,7 @@ WHY_REENTRANT = (
     f"the other kind ends in a CheckpointError: before DeepSpeed {'.'.join(map(str, _KEEPS_RECOMPUTED))} stage 3 gives "
     "frozen weights back before its backward"
 )
-_OLDEST, _STACKED = (4,), 5  # the first release that is known, and the first major one with all experts in one tensor
-_OLDEST_TORCH, _OLDEST_LIGER = (2,), (0, 3)  # likewise; Liger before 0.3 made the gradient of a frozen head too
+_STACKED = 5  # the first major release with all experts in one tensor
 # The first releases of which the Trainer's optim is adamw_torch_fused, adamw_torch before (training_args.py,
 # default_optim): transformers 4.53.3 has not a word of it, 4.54.1 asks torch for 2.8.
 _FUSED, _FUSED_TORCH = (4, 54), (2, 8)
@@ -73,7 +70,6 @@ _SKIPS_LOGITS = (5, 15)
 _BEHIND_ACCELERATE_1 = (4, 46)
 _OLDEST_KERNELS = (0, 4, 1)  # the first release whose norms of Gemma 2 are right; their work space was another before
 _KNOWS_SKIPPING = (0, 6)  # the first release of Liger whose forwards have an argument of that name
-_NEWEST = 99  # a part of a release above all that are known
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")  # matrices that get adapters where experts cannot
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 
@@ -84,15 +80,15 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
     Raises:
         DsgenError: No release, one that is too old, or adapters of experts that are linear layers of their own.
     """
-    _checked("torch", training.torch, _OLDEST_TORCH, "2.8 or 2.13.0", provenance)
-    model = _with_chunks(model, _checked("liger", training.liger, _OLDEST_LIGER, "0.5.10 or 0.8.5", provenance))
+    checked("torch", training.torch, provenance)
+    model = _with_chunks(model, checked("liger", training.liger, provenance))
     if training.liger_kernels and not _asked(provenance):
         model = as_switched_on(model, training)
     elif training.liger_kernels:
         model = with_liger_kernels(model, training.liger, provenance.where("training.liger_kernels"))
     elif model.liger_kernels:  # a profile says so: it may be refused all the same
         with_liger_kernels(model, training.liger, provenance.where("model.liger_kernels"))
-    release = _checked("transformers", training.transformers, _OLDEST, "4.57 or 5.23.0", provenance)
+    release = checked("transformers", training.transformers, provenance)
     if release is None:
         return model
     where, major = provenance.where("training.transformers"), int(release.partition(".")[0])
@@ -198,32 +194,6 @@ def obeys_zero3_init_flag(training: Training) -> bool:
     return before(training.transformers, _BEHIND_ACCELERATE_1)
 
 
-def before(release: str | None, first: tuple[int, ...]) -> bool:
-    """Whether a release is older than a line; `4` is the last of it, and one that nobody said the newest."""
-    return release is not None and _line(release, len(first)) < first
-
-
-def _line(release: str, parts: int = 2) -> tuple[int, ...]:
-    said = [int(part) for part in release.split(".")]
-    return tuple((said + [_NEWEST] * parts)[:parts])
-
-
-def _checked(
-    package: str, release: str | None, oldest: tuple[int, ...], such_as: str, provenance: Provenance
-) -> str | None:
-    """A release that somebody said; None where nobody did."""
-    if release is None:
-        return None
-    if _VERSION.fullmatch(release) is None or before(release, oldest):
-        raise mistake(
-            f"{package} is {release!r}",
-            must=f"it must be a release from {'.'.join(map(str, oldest))} on, such as {such_as}",
-            where=provenance.where(f"training.{package}"),
-            code="bad-value",
-        )
-    return release
-
-
 def _with_chunks(model: Model, release: str | None) -> Model:
     """The model with the chunked loss of a release of Liger: as it has been since the last that changed it."""
     return model if release is None else attrs.evolve(model, liger=_changed("liger", release))
@@ -232,7 +202,7 @@ def _with_chunks(model: Model, release: str | None) -> Model:
 def _changed(name: str, release: str | None) -> str:
     """The last release of Liger that changed what a fact of a model is about, of those that a release has."""
     changes = [one for one in attrs.fields_dict(Model)[name].metadata["choices"] if one]
-    return str([one for one in changes if not before(release, _line(one, 3))][-1])
+    return str([one for one in changes if not before(release, line_of(one, 3))][-1])
 
 
 def knows_liger_kernels(model: Model, release: str | None) -> bool:
@@ -274,7 +244,7 @@ def _asked(provenance: Provenance) -> bool:
 
 def _with_loss(model: Model, release: str) -> Model:
     """The model with the loss of a release; `4.48` means all of that line, and `4` its last, as `5` does."""
-    line = _line(release)
+    line = line_of(release)
     if line >= (_STACKED, 0) or family_of(model).encodes:  # T5's targets are not shifted
         return model
     older, upcast = family_of(model).older_loss, "loss"

@@ -8,7 +8,7 @@ as the total before any context is created, so the context is not taken off it y
 import functools
 from typing import NamedTuple
 
-from dsgen.jobs.releases import before
+from dsgen.jobs.said_releases import before
 from dsgen.kernels.architectures import Architecture, architecture, multiprocessors
 from dsgen.shapes.makers import NVIDIA, Maker, maker_of
 from dsgen.shapes.profiles import Hardware

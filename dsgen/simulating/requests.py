@@ -13,6 +13,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.jobs.releases import brings_foreach, loops_over_experts, reenters
+from dsgen.jobs.said_releases import newer_than_known
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -254,6 +255,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             deepspeed=job.version,
             run=decided,
             afterwards=afterwards(job, chosen) if options.checkpoint else None,
+            notes=tuple(newer_than_known(wishes, job.provenance)),
         )
     )
 
