@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen.asking.memory_questions import EVALUATED, Change, Footprint, Observation, OtherRun
+from dsgen.asking.memory_questions.loaders import evaluates_as_the_trainer
 from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory import MemoryEstimate, Place, Verdict
 from dsgen.memory.later import lacking
@@ -34,9 +35,11 @@ def warnings(footprint: Footprint) -> Iterator[str]:
     yield from loading_lines(footprint)
     one, most, training = footprint.evaluation, footprint.most_evaluated, footprint.question.job.training
     if one is not None and one.verdict is not Verdict.FITS:
-        which = "" if EVALUATED in footprint.question.said else ", which is the Trainer's default,"
+        said, trains = EVALUATED in footprint.question.said, evaluates_as_the_trainer(footprint.question)
+        which = "" if said else ", which is the Trainer's default," if trains else ", a number that your program decides,"
         takes = f"an evaluation of {one.sequences} sequence{'s' if one.sequences > 1 else ''}{which} takes up to"
-        todo = f"say per_device_eval_batch_size={most}" if most else "not even one sequence surely fits"
+        fewer = f"say per_device_eval_batch_size={most}" if trains else f"evaluate at most {most} at a time"
+        todo = fewer if most else "not even one sequence surely fits"
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
     if one is not None and training.chunked_loss and not evaluates_in_chunks(training):
         if evaluates_in_chunks(attrs.evolve(training, liger=None)):

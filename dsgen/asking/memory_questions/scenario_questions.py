@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.asking.memory_questions.loaders import BY_PROGRAM
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, place, said_of
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
@@ -21,6 +22,7 @@ from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.linting import meanings
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, widened
 from dsgen.memory.backward import aside
+from dsgen.memory.loading import under_zero_init
 from dsgen.memory.older_releases import shares_out_at_0
 from dsgen.memory.secondary import is_counted
 from dsgen.memory.states import takes
@@ -194,6 +196,13 @@ def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str
     for wish in ("lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings"):
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
+    way, by = job.training.loading, place(job, "training.loading")
+    asked = by is not None and not by.startswith(BY_PROGRAM) and way not in ("auto", "mapped")
+    if asked and under_zero_init(job.training, chosen.stage):
+        yield (
+            f"training.loading {way} ({by}) does nothing: under zero.Init stage 3 makes each module in "
+            f"{chosen.precision} and cuts it, and rank 0 alone reads the files; --no-zero-init says that none is called"
+        )
     fixed = maker_of(job.hardware.vendor).fixed
     if fixed and job.training.expandable_segments and place(job, "training.expandable_segments"):
         yield f"expandable segments are not counted: {fixed}"
