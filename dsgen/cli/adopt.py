@@ -37,13 +37,14 @@ def command(config: str, arguments: str | None, output: str | None, form: str, f
     dsgen would do otherwise, with what that gains.
     """
     from dsgen.asking.adopting import adopt, of_naming_file, read_arguments
-    from dsgen.documents.writing import ensure_writable
+    from dsgen.documents.writing import ensure_apart, ensure_writable
     from dsgen.linting import config_reader
     from dsgen.report import adopted
     from dsgen.report.summary import fit
 
     output = None if output == "-" else output
     if output is not None:
+        ensure_apart(output, (config, arguments, *options.values()))
         ensure_writable(output)
     source = config_reader.read(config)
     told = read_arguments(arguments) if arguments is not None else of_naming_file(source.of)

@@ -6,7 +6,7 @@ import click
 
 from dsgen.catalog.sheets import KINDS
 from dsgen.cli.terminal import emit, width
-from dsgen.documents.writing import write_atomically
+from dsgen.documents.writing import write_new_yaml
 
 __all__ = ["command"]
 
@@ -56,7 +56,8 @@ def show_(name: str, form: str) -> None:
 @click.argument("name")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it (default: stdout).")
 @click.option("--extends", metavar="NAME", help="A profile of the same kind to start from: only changes are written.")
-def new(kind: str, name: str, output: str | None, extends: str | None) -> None:
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def new(kind: str, name: str, output: str | None, extends: str | None, force: bool) -> None:
     """Write a commented template of a new profile of KIND named NAME."""
     from dsgen import catalog
     from dsgen.report import templates
@@ -64,8 +65,8 @@ def new(kind: str, name: str, output: str | None, extends: str | None) -> None:
     if extends is not None:
         catalog.find(kind, extends)  # a name that does not exist is said now, not when the profile is used
     text = templates.template(kind, name, extends)
-    if output is None:
+    if output is None or output == "-":
         click.echo(text, nl=False)
     else:
-        write_atomically(output, text)
+        write_new_yaml(output, lambda _: text, "a profile", force=force)
         click.echo(f"wrote {output}; fill it in, then use --{'hw' if kind == 'hardware' else kind} {output}", err=True)

@@ -74,8 +74,12 @@ def command(
     from dsgen.rendering import render
     from dsgen.report import summary
 
-    config = render(plan(job_from(scenario, options, target)))
     output = None if output == "-" else output
+    if output is not None:
+        from dsgen.documents.writing import ensure_apart
+
+        ensure_apart(output, (scenario, *options.values()))
+    config = render(plan(job_from(scenario, options, target)))
     if target == "deepspeed":
         for said, option in ((resolve, "--resolve"), (force, "--force")):
             if said:

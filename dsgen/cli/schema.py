@@ -25,6 +25,7 @@ def command(name: str | None, deepspeed: str | None, listed: bool, output: str |
     from dsgen.report import schemas
     from dsgen.shapes.errors import mistake
 
+    output = None if output == "-" else output
     if listed and (name or deepspeed or output):
         raise mistake("--list is given with something else", must="--list stands alone", code="contradiction")
     if listed:

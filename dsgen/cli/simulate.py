@@ -15,7 +15,7 @@ from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
 from dsgen.cli.options import gpus_from, idle, scenario_from, scenario_options
 from dsgen.cli.terminal import emit
-from dsgen.documents.writing import ensure_writable, write_atomically
+from dsgen.documents.writing import ensure_apart, ensure_writable, write_atomically
 from dsgen.jobs.contradictions import ADAPTERS
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ def command(
     from dsgen.memory import Verdict
     from dsgen.shapes.errors import mistake
 
+    output = None if output == "-" else output
+    if output is not None:
+        ensure_apart(output, (scenario, config, *options.values()))
     others = _networks(what_if, options)
     request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
     if output is not None:

@@ -1,4 +1,8 @@
-"""Text into a file: whole or not at all, and refused in words."""
+"""Text into a file: whole or not at all, and refused in words.
+
+What dsgen makes anew from the same words (a config, a report, a page) is written over what is there, but over nothing
+that it was made from. Over what a person goes on writing (a scenario, a profile, the folder of a run) --force alone.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["ensure_writable", "there", "write_atomically", "write_new_yaml"]
+__all__ = ["ensure_apart", "ensure_writable", "there", "write_atomically", "write_new_yaml"]
 
 _READER_SECONDS = 5.0  # for a program in the background to open the pipe that we write
 _PAUSE_SECONDS = 0.05
@@ -22,6 +26,28 @@ def there(path: str) -> str:
     with contextlib.suppress(OSError):
         return Path(path).read_text(encoding="utf-8", errors="replace")
     return ""
+
+
+def ensure_apart(path: str, read: Iterable[object], *, by: str = "-o") -> None:
+    """Refuse to write over a file that was read.
+
+    Args:
+        path: The file that is to be written.
+        read: What was said, paths of files among it, alone or in tuples; the rest is let be.
+        by: What the path was given by, for errors.
+
+    Raises:
+        DsgenError: It is one of them, by whatever name.
+    """
+    said = [one for item in read for one in (item if isinstance(item, (tuple, list)) else (item,))]
+    for one in said:
+        if isinstance(one, str) and _same(one, path):
+            raise mistake(
+                f"{by} {path} is a file that is read",
+                must="what is made from it needs a file of its own",
+                todo="Nothing was written. Name another file.",
+                code="contradiction",
+            )
 
 
 def ensure_writable(path: str, *, by: str = "-o") -> None:
@@ -100,6 +126,14 @@ def write_new_yaml(path: str, text: Callable[[str], str], kind: str, *, force: b
     if here.is_file() and not force:
         raise mistake("it is there already", where=path, todo="To lose what it says: --force.", code="unwritable")
     write_atomically(path, text("my-box" if special else here.stem))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two paths lead to one file that is there; what is no path leads nowhere."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        here, there_too = Path(one).expanduser(), Path(other).expanduser()
+        return here.is_file() and there_too.is_file() and here.samefile(there_too)
+    return False
 
 
 def _open_pipe(path: str, flags: int) -> int:

@@ -36,7 +36,8 @@ def warnings(footprint: Footprint) -> Iterator[str]:
     one, most, training = footprint.evaluation, footprint.most_evaluated, footprint.question.job.training
     if one is not None and one.verdict is not Verdict.FITS:
         said, trains = EVALUATED in footprint.question.said, evaluates_as_the_trainer(footprint.question)
-        which = "" if said else ", which is the Trainer's default," if trains else ", a number that your program decides,"
+        by = "which is the Trainer's default" if trains else "a number that your program decides"
+        which = "" if said else f", {by},"
         takes = f"an evaluation of {one.sequences} sequence{'s' if one.sequences > 1 else ''}{which} takes up to"
         fewer = f"say per_device_eval_batch_size={most}" if trains else f"evaluate at most {most} at a time"
         todo = fewer if most else "not even one sequence surely fits"
