@@ -315,6 +315,33 @@ def test_what_does_as_it_says_has_no_finding(config: dict[str, Any], facts: dict
     assert found(config, **facts) == []
 
 
+@pytest.mark.parametrize(
+    ("training", "world", "more", "warned"),
+    [
+        (Training(method="lora"), 2, {}, False),
+        (Training(method="lora"), 2, {"max_in_cpu": 1000}, True),
+        (Training(method="lora", lora_rank=1024), 1, {}, True),
+        (Training(method="lora", lora_rank=1024), 8, {}, False),
+        (Training(), 4, {}, True),
+        (Training(), 8, {}, False),
+        (None, 4, {}, True),
+        (Training(method="lora", lora_targets=("nothing",)), 2, {}, True),
+    ],
+)
+@pytest.mark.parametrize("optimizer", [{}, {"offload_optimizer": CPU}], ids=["on the GPU", "in RAM"])
+def test_of_parameters_on_nvme_what_is_trained_and_lies_in_ram_resumes(
+    optimizer: dict[str, Any], training: Training | None, world: int, more: dict[str, Any], warned: bool
+) -> None:
+    """7 billion elements, of which max_in_cpu keeps 1e9 of a rank. The simulated engine of 0.19.8 resumes
+
+    Llama 3.2 1B on 2 GPUs, whole and with adapters of rank 8, and ends in the AttributeError with max_in_cpu 1000.
+    """
+    config = {**BASE, **z(3, offload_param={**NVME, **more}, **optimizer)}
+    rules = [item.rule for item in found(config, model="7b", training=training, world_size=world)]
+
+    assert ("parameters-on-nvme-not-resumed" in rules) is warned
+
+
 def test_three_sizes_that_multiply_up_for_some_number_of_gpus_are_a_note() -> None:
     """They do as written; for how many GPUs they are is worth knowing, and an error where it is another number."""
     fixed = {**BASE, TRAIN: 64, STEPS: 4}

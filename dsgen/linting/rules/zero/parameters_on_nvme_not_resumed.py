@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
+from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Assign, Fault, Fix, Remove, Severity
+from dsgen.shapes.profiles import Training
 
 __all__ = ["RULE", "check"]
 
@@ -18,13 +20,35 @@ _MESSAGE = (
 
 
 def check(subject: Subject) -> Iterator[Fault]:
-    """offload_param to "nvme" at stage 3, with the optimizer on the GPU or in CPU memory."""
+    """offload_param to "nvme" at stage 3, the optimizer elsewhere, and more is trained than RAM keeps, or unknown."""
     if subject.stage != 3 or subject.offload("param") != "nvme" or subject.offload("optimizer") == "nvme":
+        return
+    if _stays_in_ram(subject):
         return
     path = f"{_SECTION}.nvme_path"
     drop = (Remove(path),) if subject.written(path) else ()
     fix = Fix("offload the parameters to the CPU", (Assign(f"{_SECTION}.device", "cpu"), *drop), safe=False)
     yield Fault(f"{_SECTION}.device", _MESSAGE, fix, on="value")
+
+
+def _stays_in_ram(subject: Subject) -> bool:
+    """Whether a rank's share of all that is trained lies within max_in_cpu, as far as the model is known.
+
+    Frozen parameters are in no sub-group: their share counts nowhere (stage3.py, _create_fp16_partitions_with_
+    defragmentation).
+    """
+    facts, room = subject.facts, subject.value(f"{_SECTION}.max_in_cpu")
+    if facts.model is None or isinstance(room, bool) or not isinstance(room, (int, float)):
+        return False
+    from dsgen.memory.shares import partition_numel
+    from dsgen.memory.trained import trained
+
+    training = facts.training or Training()
+    how = training.method, training.lora_rank, training.lora_targets, 1, training.lora_train_embeddings
+    try:
+        return partition_numel(trained(facts.model, *how), facts.world_size or 1) <= room
+    except DsgenError:  # an architecture that is not known, or that has no such matrix
+        return False
 
 
 RULE = Rule(
@@ -35,7 +59,8 @@ RULE = Rule(
     why=(
         "load_checkpoint copies the fp32 weights of every sub-group into its 16-bit ones, and those that are swapped "
         "have none: `AttributeError: 'NoneType' object has no attribute 'data'`. What fits into max_in_cpu (1e9 "
-        "elements of a rank by default) is not swapped, so that a small model resumes and a larger one does not. "
+        "elements of a rank by default) is not swapped, so that a small model resumes and a larger one does not; of "
+        "adapters only they themselves count. "
         "Releases 0.14 to 0.19 have the same lines. Where the optimizer is on NVMe too, this load is left out, and "
         "other things are lost (optimizer-on-nvme-not-resumed). Offload parameters to the CPU, or save the 16-bit "
         "weights too (save_16bit_model) and begin anew from them."
@@ -51,7 +76,8 @@ RULE = Rule(
   "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}
 }""",
     evidence=(
-        "deepspeed/runtime/zero/stage3.py (0.14.5 to 0.19.8): _rigid_load_state_dict",
+        "deepspeed/runtime/zero/stage3.py (0.14.5 to 0.19.8): _rigid_load_state_dict, _create_fp16_partitions_with_"
+        "defragmentation",
         "DeepSpeed 0.19.8 run: trained, saved, and not loaded; the optimizer on the GPU or the CPU",
     ),
     check=check,
