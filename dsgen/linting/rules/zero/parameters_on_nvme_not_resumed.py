@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.linting.rules.kept_parameters import kept_in_ram
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Assign, Fault, Fix, Remove, Severity
-from dsgen.shapes.profiles import Training
 
 __all__ = ["RULE", "check"]
 
@@ -23,32 +22,12 @@ def check(subject: Subject) -> Iterator[Fault]:
     """offload_param to "nvme" at stage 3, the optimizer elsewhere, and more is trained than RAM keeps, or unknown."""
     if subject.stage != 3 or subject.offload("param") != "nvme" or subject.offload("optimizer") == "nvme":
         return
-    if _stays_in_ram(subject):
+    if kept_in_ram(subject, subject.value(f"{_SECTION}.max_in_cpu")):
         return
     path = f"{_SECTION}.nvme_path"
     drop = (Remove(path),) if subject.written(path) else ()
     fix = Fix("offload the parameters to the CPU", (Assign(f"{_SECTION}.device", "cpu"), *drop), safe=False)
     yield Fault(f"{_SECTION}.device", _MESSAGE, fix, on="value")
-
-
-def _stays_in_ram(subject: Subject) -> bool:
-    """Whether a rank's share of all that is trained lies within max_in_cpu, as far as the model is known.
-
-    Frozen parameters are in no sub-group: their share counts nowhere (stage3.py, _create_fp16_partitions_with_
-    defragmentation).
-    """
-    facts, room = subject.facts, subject.value(f"{_SECTION}.max_in_cpu")
-    if facts.model is None or isinstance(room, bool) or not isinstance(room, (int, float)):
-        return False
-    from dsgen.memory.shares import partition_numel
-    from dsgen.memory.trained import trained
-
-    training = facts.training or Training()
-    how = training.method, training.lora_rank, training.lora_targets, 1, training.lora_train_embeddings
-    try:
-        return partition_numel(trained(facts.model, *how), facts.world_size or 1) <= room
-    except DsgenError:  # an architecture that is not known, or that has no such matrix
-        return False
 
 
 RULE = Rule(
