@@ -1,6 +1,9 @@
-"""What is said of loading and of an evaluation, by the program that does them."""
+"""What is said of loading, of an evaluation and of an optimizer, by the program that does them."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +70,35 @@ def test_what_the_program_decides_is_no_wish_of_a_person_s() -> None:
     asked = dsgen.memory({**JOB, "zero_stage": 3}, target="llama-factory")
 
     assert not [note for note in asked.question.notes if "loading" in note]
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [({}, False), ({"optimizer": {"type": "SGD", "params": {"lr": 1e-3}}}, True)],
+)
+def test_the_trainer_lets_deepspeed_take_the_optimizer_that_it_makes(
+    tmp_path: Path, own: dict[str, object], refused: bool
+) -> None:
+    """deepspeed_optim_sched of transformers sets zero_allow_untested_optimizer where the config has no optimizer."""
+    config = {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto", **own}
+    (tmp_path / "zero2.json").write_text(json.dumps(config), encoding="utf-8")
+    run = tmp_path / "run.yaml"
+    run.write_text(
+        "base_model: mistralai/Mistral-7B-v0.1\nadapter: lora\nlora_r: 8\nsequence_len: 1024\n"
+        "micro_batch_size: 1\noptimizer: adamw_bnb_8bit\nlearning_rate: 0.0002\nbf16: true\ndeepspeed: zero2.json\n",
+        encoding="utf-8",
+    )
+    asked = dsgen.memory({"hw": "l40s-48g", "model": "mistral-7b", "gpus": 2}, config=run)
+
+    assert any("deepspeed.initialize stops" in note for note in asked.question.notes) is refused
+
+
+def test_where_something_would_leave_the_gpu_fewer_sequences_at_once_are_said_too() -> None:
+    """They cost less: LLaMA-Factory's usual LoRA of an 8B at stage 3 on four A10G."""
+    wishes = {"hw": "a10g-24g", "model": "llama-3.1-8b", "gpus": 4, "method": "lora", "lora_rank": 8, "zero_stage": 3}
+    run = {"seq_len": 4096, "micro_batch": 2, "accumulation": 8, "offload": "none", "checkpointing": "full"}
+    changes = dsgen.memory({**wishes, **run, "expandable_segments": False}).counterfactuals.changes
+    options = [dict(change.options) for change in changes]
+
+    assert "offload" in options[0]
+    assert {"micro_batch": 1, "accumulation": 16} in options

@@ -40,13 +40,14 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
 from dsgen.shapes.optimizer_names import is_paged, meant
 from dsgen.shapes.profiles import Training
-from dsgen.strategies.constraints import BY_CODE, Setup, keys
+from dsgen.strategies.constraints import BY_CODE, Keys, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 from dsgen.strategies.wishes import check_wishes
 
 __all__ = ["ask_config", "given", "question"]
 
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
+_ALLOWS_ANY = ("hf-trainer", "accelerate")  # who sets zero_allow_untested_optimizer for an optimizer of its own
 _STAGE = "zero_optimization.stage"
 _WHOLE = 3  # the stage of zero.Init
 # What a training file says of a run, as `training_arguments` has it: wishes, and what a config may leave to it.
@@ -171,10 +172,21 @@ def ask_config(job: Job, source: Source) -> Question:
         *([made] if made else ()),
         *_by_program(program, training),
         *_idle(job, subject),
-        *doubts(asked, chosen, keys(subject.value)),
+        *doubts(asked, chosen, _handed_on(subject, program)),
         *_notes(subject, asked, chosen),
     )
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+
+
+def _handed_on(subject: Subject, program: Statement | None) -> Keys:
+    """The keys of a config, as the program that hands it on leaves them.
+
+    Where the config has no optimizer the Trainer and Accelerate allow any (deepspeed_optim_sched of transformers 5.23,
+    integrations/deepspeed.py; Accelerator._prepare_deepspeed of 1.15).
+    """
+    said = keys(subject.value)
+    allows = program is not None or subject.target.name in _ALLOWS_ANY
+    return said._replace(untested=True) if allows and subject.raw("optimizer") is None else said
 
 
 def _by_program(program: Statement | None, training: Training) -> Iterator[str]:

@@ -193,6 +193,8 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
     change = _strategies(question)
     if change is not None:
         yield change
+    if change is not None and "offload" in change.options and (smaller := _fewer_at_once(question)) is not None:
+        yield smaller  # which costs less than a way to RAM or to a drive
     if length:
         short = _at_length(job, length)
         yield _change({"seq_len": length}, f"{length} tokens", short, asked, question.evaluated)
@@ -243,6 +245,16 @@ def _strategies(question: Question) -> Change | None:
             if _fits(job, smaller):
                 best = (rank, smaller)
     return _told(question, best[1]) if best is not None else None
+
+
+def _fewer_at_once(question: Question) -> Change | None:
+    """The largest smaller micro-batch with which nothing else must change; None where none fits."""
+    asked = question.strategy
+    for size in _sizes(asked)[1:]:
+        other = attrs.evolve(asked, micro_batch=size, accumulation=asked.micro_batch * asked.accumulation // size)
+        if _fits(question.job, other):
+            return _told(question, other)
+    return None
 
 
 def _sizes(asked: Strategy) -> list[int]:
