@@ -102,3 +102,12 @@ def test_where_something_would_leave_the_gpu_fewer_sequences_at_once_are_said_to
 
     assert "offload" in options[0]
     assert {"micro_batch": 1, "accumulation": 16} in options
+
+
+def test_of_a_base_in_4_bits_that_just_fails_two_changes_at_once_are_said() -> None:
+    """Qwen2.5-32B on one RTX 4090: loading has fp32 embeddings beside it, training all logits."""
+    job = {"hw": "rtx4090-24g", "model": "qwen2.5-32b", "gpus": 1, "method": "qlora", "seq_len": 2048, "micro_batch": 1}
+    changes = dsgen.memory(job, target="hf-trainer").counterfactuals.changes
+
+    assert [dict(change.options) for change in changes] == [{"chunked_loss": True, "kbit_fp32": "never"}]
+    assert dsgen.memory({**job, **changes[0].options}, target="hf-trainer").verdict.value == "fits"

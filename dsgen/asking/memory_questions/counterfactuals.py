@@ -13,11 +13,13 @@ from typing import Any
 import attrs
 
 from dsgen.asking.memory_questions.alternatives import places
+from dsgen.asking.memory_questions.loaders import for_program, program_of
 from dsgen.asking.memory_questions.questions import Question, strategy_of
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate, host_limit
 from dsgen.memory.later import Later, later
+from dsgen.memory.quantized_base import lifts
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, describe
 from dsgen.strategies.wishes import allowed
@@ -32,6 +34,9 @@ MOST_HOST_GIB = 2**20
 _MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
 # Where optimizer and parameters are -> the value of --offload that says exactly this
 _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
+
+_LOSS, _PACKED = "a chunked loss", "without peft's prepare_model_for_kbit_training, which makes fp32 of embeddings"
+_ADAPTED = {"lora": "training adapters", "qlora": "training adapters over a base in 4 bit"}
 
 
 @attrs.frozen(kw_only=True)
@@ -198,29 +203,36 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
     if length:
         short = _at_length(job, length)
         yield _change({"seq_len": length}, f"{length} tokens", short, asked, question.evaluated)
-    for name, training in (
-        ("chunked_loss", attrs.evolve(job.training, chunked_loss=True)),
-        *(("method", attrs.evolve(job.training, method=method)) for method in ("lora", "qlora")),
-    ):
-        if training == job.training:
-            continue
-        if name == "method" and (job.training.method != "full" or not allowed(job.model, training)):
-            continue
-        other = attrs.evolve(job, training=training)
-        if cannot(other, asked):
-            continue
-        if estimate(other, asked).verdict is Verdict.FITS:
-            value = getattr(training, name)
-            words = (
-                "a chunked loss"
-                if name == "chunked_loss"
-                else "training adapters"
-                if value == "lora"
-                else "training adapters over a base in 4 bit"
-            )
-            yield _change({name: value}, words, other, asked, question.evaluated)
-            if name == "method":
-                return
+    yield from _trained_otherwise(question)
+
+
+def _trained_otherwise(question: Question) -> Iterator[Change]:
+    """Another loss, a base that stays in 16 bits where it is not in 4, both where neither fits alone; adapters."""
+    training = question.job.training
+    loss: dict[str, Any] = {} if training.chunked_loss else {"chunked_loss": True}
+    packed: dict[str, Any] = {}
+    if training.method == "qlora" and lifts(training, question.strategy.stage):
+        packed["kbit_fp32"] = "never"
+    made = [_trained(question, loss, _LOSS), _trained(question, packed, _PACKED)]
+    if made == [None, None] and loss and packed:
+        made.append(_trained(question, loss | packed, f"{_LOSS}, {_PACKED}"))
+    yield from (change for change in made if change is not None)
+    if training.method == "full":
+        adapted = (
+            _trained(question, {"method": method}, words)
+            for method, words in _ADAPTED.items()
+            if allowed(question.job.model, attrs.evolve(training, method=method))
+        )
+        yield from itertools.islice((change for change in adapted if change is not None), 1)
+
+
+def _trained(question: Question, wished: dict[str, Any], words: str) -> Change | None:
+    """The job with other wishes of its training, where it surely fits."""
+    job, asked = question.job, question.strategy
+    other = for_program(attrs.evolve(job, training=attrs.evolve(job.training, **wished)), program_of(question))
+    if not wished or cannot(other, asked) or estimate(other, asked).verdict is not Verdict.FITS:
+        return None
+    return _change(wished, words, other, asked, question.evaluated)
 
 
 def _strategies(question: Question) -> Change | None:

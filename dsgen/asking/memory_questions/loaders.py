@@ -16,7 +16,14 @@ from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.layers import Origin, Override, Provenance, Rank
 from dsgen.shapes.profiles import Training
 
-__all__ = ["BY_PROGRAM", "evaluates_as_the_trainer", "evaluating_as_rendered", "for_program", "under_zero_init"]
+__all__ = [
+    "BY_PROGRAM",
+    "evaluates_as_the_trainer",
+    "evaluating_as_rendered",
+    "for_program",
+    "program_of",
+    "under_zero_init",
+]
 
 BY_PROGRAM = "--target"  # who said what the program decides
 _TRAINER = "hf-trainer"
@@ -66,8 +73,13 @@ def evaluating_as_rendered(question: Question, target: str | None) -> Question:
 
 def evaluates_as_the_trainer(question: Question) -> bool:
     """Whether the Trainer evaluates; of a program that nobody names it is taken to."""
-    named = (one.by.removeprefix(BY_PROGRAM).split() for one in question.said.values() if one.by.startswith(BY_PROGRAM))
-    return all(one[0] in BY_THE_TRAINER for one in named if one)
+    return program_of(question) in (None, *BY_THE_TRAINER)
+
+
+def program_of(question: Question) -> str | None:
+    """The program that decides something of a question; None where none is named."""
+    named = (one.by.partition(" ")[2] for one in question.said.values() if one.by.startswith(BY_PROGRAM))
+    return next((name for name in named if name), None)
 
 
 def under_zero_init(training: Training, flag: Statement | None) -> tuple[bool, str | None]:
