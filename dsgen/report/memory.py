@@ -27,7 +27,6 @@ from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
 
 __all__ = [
-    "by_line",
     "data",
     "headline",
     "marked_line",
@@ -35,6 +34,7 @@ __all__ = [
     "phases",
     "question_data",
     "row_verdict",
+    "said_lines",
     "text",
     "wrapped",
 ]
@@ -71,9 +71,7 @@ def text(footprint: Footprint, width: int = 80) -> str:
     width = max(width, NARROWEST)
     memory = footprint.memory
     lines = [*wrapped(headline(footprint.question), width), *wrapped(verdict_line(footprint), width)]
-    program = dict.fromkeys(one.by for one in footprint.question.said.values() if one.by.startswith(BY_PROGRAM))
-    for word in (CHOSEN, DEFAULT, *program):
-        lines += wrapped(by_line(footprint.question, word), width)
+    lines += [line for said in said_lines(footprint.question) for line in wrapped(said, width)]
     if footprint.question.job.hardware.calibrated:
         lines += _calibrated(footprint.question, width)
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
@@ -127,7 +125,13 @@ def headline(question: Question) -> str:
     )
 
 
-def by_line(question: Question, word: str) -> str:
+def said_lines(question: Question) -> tuple[str, ...]:
+    """What was chosen, what is a default, and what each program decides: the lines that say something."""
+    program = dict.fromkeys(one.by for one in question.said.values() if one.by.startswith(BY_PROGRAM))
+    return tuple(line for word in (CHOSEN, DEFAULT, *program) if (line := _by_line(question, word)))
+
+
+def _by_line(question: Question, word: str) -> str:
     """What was chosen, is a default, or the program decides: `chosen: stage 2, micro-batch 4`."""
     values = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
     return f"{word}: {', '.join(values)}" if values else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Footprint
+from dsgen.asking.memory_questions import Footprint
 from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line, room_line
 from dsgen.report.headroom import headroom_line, verdict_line
-from dsgen.report.memory import by_line, headline, marked_line, on_disk, phases, row_verdict
+from dsgen.report.memory import headline, marked_line, on_disk, phases, row_verdict, said_lines
 from dsgen.report.page_parts import framed, place_section, table
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import describe
@@ -25,12 +25,11 @@ def html(footprint: Footprint) -> str:
     places = [("one GPU", memory.gpu, gpu), ("one node's RAM", memory.host, "")]
     if memory.nvme.peak_bytes:
         places.append(("one node's drives", memory.nvme, ""))
-    said = (by_line(footprint.question, CHOSEN), by_line(footprint.question, DEFAULT))
     notes = [f"note: {note}" for note in footprint.question.notes]
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p><b>{escape(verdict_line(footprint))}</b></p>",
-        *(f'<p class="soft">{escape(line)}</p>' for line in (*said, *notes) if line),
+        *(f'<p class="soft">{escape(line)}</p>' for line in (*said_lines(footprint.question), *notes) if line),
         *(f"<p>{escape(told)}</p>" for told in memory_words.observed(footprint.observations, memory.gpu.maker)),
         '<div class="columns">',
         *(place_section(label, place, words, True) for label, place, words in places),

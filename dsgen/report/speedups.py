@@ -7,12 +7,11 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.asking.memory_questions import CHOSEN, DEFAULT
 from dsgen.asking.plan_questions.speedups import LEAST_GAIN, Speedup, Speedups
 from dsgen.memory import Verdict
 from dsgen.report import costs
 from dsgen.report.bars import folded, place_line, rounded
-from dsgen.report.memory import by_line, headline, question_data, wrapped
+from dsgen.report.memory import headline, question_data, said_lines, wrapped
 from dsgen.report.plan import candidate_data
 from dsgen.shapes.units import gib
 
@@ -37,8 +36,7 @@ def text(answer: Speedups, width: int = 80) -> str:
     question, now = answer.question, answer.now
     memory = now.memory
     lines = [*wrapped(headline(question), width), *wrapped(costs.speed_line(now), width)]
-    for word in (CHOSEN, DEFAULT):
-        lines += wrapped(by_line(question, word), width)
+    lines += [line for said in said_lines(question) for line in wrapped(said, width)]
     if question.job.hardware.calibrated:
         from dsgen.asking.calibrating import basis  # most machines were not measured
 

@@ -40,6 +40,18 @@ def test_the_page_says_each_line_that_the_text_says(footprint: Any) -> None:
         assert line in text
 
 
+@pytest.mark.parametrize("target", ["llama-factory", None])
+def test_the_page_says_what_the_program_decides(target: str | None) -> None:
+    asked = dsgen.memory({name: SAID[name] for name in ("hw", "gpus", "model", "zero_stage")}, target=target)
+    shown, text = words(memory_page.html(asked)), " ".join(memory.text(asked, 500).split())
+    lines = memory.said_lines(asked.question)
+
+    assert any(line.startswith("--target llama-factory: kbit fp32 never, loading") for line in lines) is bool(target)
+    for line in lines:
+        assert line in shown
+        assert line in text
+
+
 def test_the_page_has_every_phase_from_load_to_resume(footprint: Any) -> None:
     page = memory_page.html(footprint)
     rows = re.findall(r"<tr><td>([^<]*)</td>", page)
