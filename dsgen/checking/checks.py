@@ -81,7 +81,7 @@ def check(asked: Pair) -> Checked:
         tear=tear(asked, texts),
         linted=linted(asked) if there else (),
         memory=memory(asked) if there else estimate_of(asked),
-        cautions=tuple(between_steps.cautions(config.plan, asked.target)),
+        cautions=tuple(between_steps.cautions(between_steps.laters(config.plan, asked.target))),
     )
 
 

@@ -3,12 +3,13 @@ what fails first."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dsgen.memory import MemoryEstimate, Verdict
 from dsgen.memory.card_numbers import card
 from dsgen.memory.first_failure import Failure, first_to_fail
-from dsgen.memory.later import lacking
+from dsgen.memory.later import Later, lacking
 from dsgen.report import footprints
 from dsgen.report.bars import at_once
 from dsgen.shapes.units import gib
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["headroom_data", "headroom_line", "training_line", "verdict_line"]
 
+_EVALUATES = "evaluate"
 _IN = {"gpu": "", "host": ", in host RAM", "nvme": ", on NVMe"}
 
 
@@ -46,15 +48,25 @@ def headroom_line(footprint: Footprint) -> str:
     return f"{gib(_free(footprint))} GiB stay free for what is not counted; {last}"
 
 
-def training_line(memory: MemoryEstimate) -> str:
-    """What torch has of a GPU, what stays free while a plan trains, and what would fail first; empty on a CPU."""
+def training_line(memory: MemoryEstimate, laters: Iterable[Later] = ()) -> str:
+    """What torch has of a GPU, what stays free while a plan trains, and what would fail first; empty on a CPU.
+
+    Args:
+        memory: Of the plan.
+        laters: What the program that trains does between its steps, where that is known.
+    """
     gpu = memory.gpu
     read = card(at_once(gpu))
     if not read.outside:
         return ""
-    spare = gpu.limit_bytes - gpu.high_bytes
+    laters = tuple(laters)
+    first = first_to_fail(memory, laters)
+    between = first is not None and first.verdict is not Verdict.FITS
+    most = gpu.high_bytes if between else max(gpu.high_bytes, *(one.gpu.high_bytes for one in laters), 0)
+    spare = gpu.limit_bytes - most
     left = f"{gib(spare)} stay free" if spare >= 0 else f"up to {gib(-spare)} may be lacking"
-    first = first_to_fail(memory, ())
+    if first is not None and first.phase.startswith(_EVALUATES):
+        first = first._replace(phase="evaluation")
     return f"torch must stay below {gib(read.room)} GiB, {left}; {_last(memory, first and first._replace(step=0))}"
 
 

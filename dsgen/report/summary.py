@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dsgen.cost.steps import speed_interval
 from dsgen.planning.planner import Plan, offloaded
@@ -12,6 +13,9 @@ from dsgen.report import needs, schedules
 from dsgen.report.bars import FULL, at_once, card_line, place_line, rounded
 from dsgen.report.headroom import training_line
 from dsgen.strategies.strategies import describe
+
+if TYPE_CHECKING:
+    from dsgen.memory.later import Later
 
 __all__ = ["fit", "headline", "text"]
 
@@ -32,8 +36,15 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
     memory, speed = chosen.memory, chosen.speed
     places = {"GPU": memory.gpu, "host": memory.host, **({"NVMe": memory.nvme} if memory.nvme.peak_bytes else {})}
     lines = [headline(config), *(place_line(label, place) for label, place in places.items())]
-    card = card_line(at_once(memory.gpu)), training_line(memory)
-    lines[2:2] = [f"      {line}" for line in card if line]
+    between = _between(plan, target)
+    card = card_line(at_once(memory.gpu)), training_line(memory, between)
+    lines[2:2] = [
+        part
+        for line in card
+        for part in textwrap.wrap(
+            line, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False
+        )
+    ]
     network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
     low, high = (rounded(speed * share) for share in speed_interval(job, chosen.strategy))
     lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")
@@ -53,7 +64,7 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
         lines.append(f"wrote {written_to} ({keys} keys, DeepSpeed {job.version}). Next: dsgen prove {written_to}")
     else:
         lines.append(f"{keys} keys, DeepSpeed {job.version}. Next: -o ds_config.json, dsgen prove ds_config.json")
-    lines.extend(f"warning: {warning}" for warning in (*config.warnings, *_between(plan, target)))
+    lines.extend(f"warning: {warning}" for warning in (*config.warnings, *_cautions(between)))
     return "\n".join(line if line.startswith("wrote") else fit(line) for line in lines) + "\n"
 
 
@@ -65,12 +76,21 @@ def _handed(written_to: str | None, target: str, beside: tuple[str, ...]) -> Ite
     yield from (f"wrote {name}" for name in (written_to, *beside))
 
 
-def _between(plan: Plan, target: str) -> Iterator[str]:
-    """What a framework does between steps and has no room for."""
-    if target != "deepspeed":
-        from dsgen.frameworks import between_steps  # a config that a program reads itself needs no framework
+def _between(plan: Plan, target: str) -> tuple[Later, ...]:
+    """What a framework does between steps; of a program of one's own nobody knows."""
+    if target == "deepspeed":
+        return ()
+    from dsgen.frameworks import between_steps  # a config that a program reads itself needs no framework
 
-        yield from between_steps.cautions(plan, target)
+    return between_steps.laters(plan, target)
+
+
+def _cautions(between: tuple[Later, ...]) -> Iterator[str]:
+    """What of it has no room."""
+    if between:
+        from dsgen.frameworks import between_steps
+
+        yield from between_steps.cautions(between)
 
 
 def _offer(plan: Plan) -> str:

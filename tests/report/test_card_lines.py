@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,15 @@ import dsgen
 from dsgen.report import memory, summary
 
 NUMBER = r"[\d.,]+"
+SMALL_NODE = {
+    "hw": "a100-80g",
+    "model": "llama-3-8b",
+    "gpus": 8,
+    "zero_stage": 2,
+    "host_memory": "130GiB",
+    "loading": "mapped",
+    "tp": 1,
+}
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
@@ -46,6 +56,30 @@ def test_a_render_tells_what_is_left_as_memory_does(hardware: str, model: str) -
     assert f"must stay below {line[1]} GiB" in told
     assert float(line[2]) == pytest.approx((gpu.limit_bytes - gpu.high_bytes) / 2**30, abs=0.06)
     assert line[3] in ("forward", "backward", "step", "load", "init")
+
+
+@pytest.mark.parametrize(
+    ("job", "target", "first"),
+    [
+        ({"hw": "h100-80g", "model": "qwen2.5-32b", "gpus": 8}, "hf-trainer", "evaluation would fail first"),
+        ({"hw": "h100-80g", "model": "qwen2.5-32b", "gpus": 8}, "deepspeed", "backward would fail first"),
+        ({"hw": "h100-80g", "model": "qwen2.5-32b", "gpus": 8}, "accelerate", "backward would fail first"),
+        (SMALL_NODE, "hf-trainer", "save fails first, in host RAM"),
+    ],
+)
+def test_what_a_program_does_between_steps_may_be_the_first_to_fail(
+    job: dict[str, Any], target: str, first: str
+) -> None:
+    """As `memory --target` says of the same job."""
+    told = " ".join(summary.text(dsgen.render(job), "ds.json", target).split())
+    asked = dsgen.memory(job, target=target if target != "deepspeed" else None)
+    free = re.search(rf"must stay below {NUMBER} GiB, ({NUMBER}) stay free; [^;]*? first", told)
+
+    assert first in told
+    assert free is not None
+    if target == "hf-trainer" and "host_memory" not in job:
+        text = " ".join(memory.text(asked, 200).split())
+        assert f"{free[1]} GiB stay free for what is not counted; evaluate 8 sequences would fail first" in text
 
 
 def test_where_all_is_taken_no_number_is_below_0() -> None:
