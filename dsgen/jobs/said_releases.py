@@ -17,7 +17,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*")
 _NEWEST = 99  # a part of a release above all that are known
 
 
-class _Known(NamedTuple):
+class _Package(NamedTuple):
     """What is known of a package.
 
     Attributes:
@@ -34,9 +34,9 @@ class _Known(NamedTuple):
 
 
 _KNOWN = {
-    "torch": _Known((2,), (2, 13), {}, "2.8 or 2.13.0"),
-    "liger": _Known((0, 3), (0, 8), {}, "0.5.10 or 0.8.5"),  # before 0.3 it made the gradient of a frozen head too
-    "transformers": _Known((4,), (5, 23), {4: 57}, "4.57 or 5.23.0"),
+    "torch": _Package((2,), (2, 13), {}, "2.8 or 2.13.0"),
+    "liger": _Package((0, 3), (0, 8), {}, "0.5.10 or 0.8.5"),  # before 0.3 it made the gradient of a frozen head too
+    "transformers": _Package((4,), (5, 23), {4: 57}, "4.57 or 5.23.0"),
 }
 
 

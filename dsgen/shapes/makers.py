@@ -38,6 +38,10 @@ class Maker(NamedTuple):
     fixed: str
     full: str
 
+    def __repr__(self) -> str:
+        """In a line, for it stands in every place of an estimate."""
+        return f"Maker({self.tool})"
+
     @property
     def grows(self) -> bool:
         """Whether a plan may count on segments that grow."""
