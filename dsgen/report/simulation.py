@@ -142,7 +142,7 @@ def torch_words(simulation: Simulation) -> str:
         said = f"{said}, {gpu.maker.tool} shows {gib(gpu.shown.bytes)}"
     room = f" of {gib(gpu.limit_bytes - gpu.overhead_bytes)}" if simulation.limits else ""
     least = f"{said}; it needs {gib(simulation.least_bytes)}{room} not to run out"
-    if expandable_segments(simulation) or not gpu.maker.allocator:
+    if expandable_segments(simulation) or not gpu.maker.grows:
         return least
     growing, needed = gib(simulation.expandable_reserved_bytes), gib(simulation.expandable_least_bytes)
     return f"{least} (with expandable_segments it reserves {growing} and needs {needed})"

@@ -286,6 +286,7 @@ def test_what_lies_outside_is_named_and_shown_as_its_maker_does(tmp_path: Path) 
     assert list(found.estimate.gpu.overhead) == ["HIP context", "RCCL buffers", "hipBLAS workspace"]
     assert "rocm-smi shows" in " ".join(told.split())
     assert "nvidia-smi" not in told
+    assert "expandable_segments" not in told
     assert "PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:512" in "".join(told.split())
 
 
