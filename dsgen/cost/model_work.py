@@ -155,7 +155,8 @@ def _blocks(forward: Forward, on: Execution, hidden: Tensor, again: bool, named:
     for name, count in forward.order(dense, model.layers - dense):
         left = count
         while left:
-            done = _run(forward.body(name), on._replace(asks=False), hidden, asks)
+            # Whether checkpointing asks for a gradient is in `asks`, and the loss is behind all blocks.
+            done = _run(forward.body(name), on._replace(asks=False, chunked=False), hidden, asks)
             # The first block gets what asks for no gradient where the embedding is frozen; what it trains asks for one.
             repeats = left if asks or not done.asks else 1
             asks = asks or done.asks
@@ -204,9 +205,23 @@ def _run(
     asks: bool,
     vocabulary: tuple[int, ...] = (),
 ) -> _Run:
-    """Record a part behind hidden states that ask for a gradient or not."""
+    """A part behind hidden states that ask for a gradient or not."""
+    return _recorded(body, on, shape.rows, shape.width, shape.item, asks, vocabulary)
+
+
+@functools.lru_cache(maxsize=256)
+def _recorded(
+    body: Callable[[Tape, Execution, Tensor], Tensor],
+    on: Execution,
+    rows: Size,
+    width: int,
+    item: int,
+    asks: bool,
+    vocabulary: tuple[int, ...],
+) -> _Run:
+    """As `_run`, of what the record depends on."""
     tape = WorkTape(vocabulary, on.zero3)
-    hidden = tape.make(shape.rows, shape.width, shape.item)
+    hidden = tape.make(rows, width, item)
     if asks:
         hidden.edge = (Node(0, (), None, lambda *_: []), 0)
     made = body(tape, on, hidden)

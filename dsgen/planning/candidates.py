@@ -14,7 +14,7 @@ from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, places_are_pinned, strategy
 
-__all__ = ["ENOUGH", "FILLED", "Candidate", "Matters", "Search", "search", "sized"]
+__all__ = ["ENOUGH", "FILLED", "Candidate", "Matters", "Search", "Worth", "search", "sized"]
 
 # Of the best speed of a layout: a smaller micro-batch that reaches it is taken where the larger ones leave little
 # memory. Our choice: it costs up to 3 % of speed, less than the cost model can tell (planner.TIE).
@@ -56,6 +56,7 @@ class Candidate(Value):
 
 
 Matters = Callable[[Layout, float, Candidate], bool]  # layout, its speed at best, the last one that was found to fit
+Worth = Callable[[Layout, float], bool]  # layout, its speed at best
 
 
 class Search(NamedTuple):
@@ -88,7 +89,9 @@ class _Trial(NamedTuple):
         return strategy(self.layout, self.triples[place], self.buffers)
 
 
-def search(job: Job, matters: Matters | None = None, *, all_where_none_fits: bool = True) -> Search:
+def search(
+    job: Job, matters: Matters | None = None, *, all_where_none_fits: bool = True, worth: Worth | None = None
+) -> Search:
     """Every layout at its best micro-batch; what surely fits, what may, and what is rejected.
 
     Where nothing surely fits, optimizer and parameters of full training are tried in every place: the one alone too.
@@ -99,15 +102,27 @@ def search(job: Job, matters: Matters | None = None, *, all_where_none_fits: boo
             surely fit by now; None for all. The fastest are weighed first, so most of the others never are. Where
             nothing fits all of them are.
         all_where_none_fits: Also those of which it is clear that they cannot surely fit.
+        worth: Whether a layout is worth being chosen at a speed, and so at any higher one; None: any is. A search ends
+            once neither what fits by then nor what is left at its best speed is.
     """
-    usual = _searched(job, matters, all_where_none_fits)
+    usual = _searched(job, matters, all_where_none_fits, worth=worth)
     if usual.fitting or job.training.method != "full" or places_are_pinned(job):
         return usual
-    wide = _searched(job, matters, all_where_none_fits, everywhere=True)
+    wide = _searched(job, matters, all_where_none_fits, everywhere=True, worth=worth)
+    if worth and wide.fitting:  # which says nothing where one of the usual fits, and was not worth being weighed
+        slow = _searched(job, lambda *_: False, False)
+        return slow if slow.fitting else wide
     return wide if wide.fitting else usual
 
 
-def _searched(job: Job, matters: Matters | None, all_where_none_fits: bool, everywhere: bool = False) -> Search:
+def _searched(
+    job: Job,
+    matters: Matters | None,
+    all_where_none_fits: bool,
+    *,
+    everywhere: bool = False,
+    worth: Worth | None = None,
+) -> Search:
     rejections: dict[int, Rejection] = {}
     tried: list[_Trial] = []
     divided: dict[int, tuple[tuple[int, int, int], ...] | str] = {}  # by the tensor-parallel degree alone
@@ -131,7 +146,7 @@ def _searched(job: Job, matters: Matters | None, all_where_none_fits: bool, ever
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
-    for trial in _in_turn(job, tried, matters, fitting, doubtful, all_where_none_fits):
+    for trial in _in_turn(job, tried, matters, fitting, doubtful, all_where_none_fits, worth):
         if _in_ram(trial.layout) in good and job.training.objective != "memory":
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
@@ -163,36 +178,46 @@ def _in_turn(
     fitting: Sequence[tuple[int, Candidate]],
     doubtful: Sequence[tuple[int, Candidate]],
     all_where_none_fits: bool,
+    worth: Worth | None,
 ) -> Iterator[_Trial]:
     """What is worth weighing beside what fits by then, the fastest first; what cannot surely fit if nothing does.
 
-    A cost takes its time, so it is computed when nothing that is left can be faster than a strategy is at most.
+    A cost takes its time, so it is computed when nothing that is left can be faster than a strategy is at most. What is
+    not worth being chosen comes behind what is, and is tried only if something that is fits.
     """
     if not matters:
         yield from trials
         return
     unsure: list[_Trial] = []
-    waiting: list[tuple[float, int, _Trial, bool]] = []  # speed, or more; whether the batches are those that may fit
+    # Whether it is no worth, speed or more with a minus, and whether the batches are those that may fit.
+    waiting: list[tuple[bool, float, int, _Trial, bool]] = []
+
+    def wait(trial: _Trial, speed: float, narrowed: bool) -> None:
+        idle = worth is not None and not worth(trial.layout, speed)
+        heapq.heappush(waiting, (idle, -speed, trial.number, trial, narrowed))
+
     for trial in trials:
         if trial.gpu.high(trial.held, False) > trial.gpu.limit:
             unsure.append(trial)
         else:
-            waiting.append((-most_speed(job, trial.strategy(0)), trial.number, trial, False))
-    heapq.heapify(waiting)
+            wait(trial, most_speed(job, trial.strategy(0)), False)
     while waiting:
-        minus, number, trial, narrowed = heapq.heappop(waiting)
+        idle, minus, _, trial, narrowed = heapq.heappop(waiting)
+        if idle and worth and not any(worth(one.strategy, one.speed) for _, one in (*fitting, *doubtful)):
+            return
         if fitting and not matters(trial.layout, -minus, fitting[-1][1]):
             continue
         if trial.best:
             yield trial
         elif narrowed:
             trial = trial._replace(best=cost(job, trial.strategy(0)))
-            heapq.heappush(waiting, (-trial.speed, number, trial, True))
+            wait(trial, trial.speed, True)
         elif batches := _batches(job, trial):
+            speed = -minus
             if batches != trial.triples:
                 trial = trial._replace(triples=batches)
-                minus = -most_speed(job, trial.strategy(0))
-            heapq.heappush(waiting, (minus, number, trial, True))
+                speed = most_speed(job, trial.strategy(0))
+            wait(trial, speed, True)
         else:
             unsure.append(trial)
     yield from unsure if all_where_none_fits and not fitting and not doubtful else ()

@@ -10,7 +10,7 @@ import attrs
 from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.job import Job
 from dsgen.memory import UNITS_OF, Place, estimate
-from dsgen.planning.candidates import Candidate, Search, search
+from dsgen.planning.candidates import Candidate, Search, Worth, search
 from dsgen.planning.lengths import long_step
 from dsgen.planning.whole_nodes import counts_on_a_whole_node
 from dsgen.shapes.units import gib
@@ -18,7 +18,7 @@ from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["TIE", "Plan", "compared", "contenders", "decide", "doubt", "offloaded", "plan"]
+__all__ = ["TIE", "Plan", "best", "compared", "contenders", "decide", "doubt", "offloaded", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # Our choices, of which no run tells: how much faster a part must be to be chosen with objective balanced. Offload
@@ -89,8 +89,29 @@ def plan(job: Job) -> Plan:
     return decide(job, search)
 
 
-def contenders(job: Job) -> Search:
-    """What a choice depends on: layouts that could be chosen, or are faster than what is; all where nothing fits."""
+def best(job: Job, worth: Worth) -> Candidate | None:
+    """The strategy that `plan` chooses where it is worth it and surely fits; else None, and soon where none can be.
+
+    Args:
+        job: What is there and what is wanted.
+        worth: Whether a layout is worth being chosen at a speed, and so at any higher one.
+
+    Raises:
+        DsgenError: As `plan`, but where nothing fits.
+    """
+    check_wishes(job)
+    search = contenders(job, worth)
+    if not search.fitting:
+        return None
+    chosen, _ = _choose(job, _ranked(search.fitting), True)
+    return chosen if chosen.sure and worth(chosen.strategy, chosen.speed) else None
+
+
+def contenders(job: Job, worth: Worth | None = None) -> Search:
+    """What a choice depends on: layouts that could be chosen, or are faster than what is; all where nothing fits.
+
+    With `worth` those alone that surely fit, and none of it matters where none of them is worth being chosen.
+    """
     objective = job.training.objective
     fastest = best = 0.0
     rivals: list[tuple[float, tuple[int, ...]]] = []  # how far each one's speed is trusted, and how simple it is
@@ -107,7 +128,7 @@ def contenders(job: Job) -> Search:
         # What is neither faster nor simpler than one that fits is never taken.
         return trusted >= best * (1 - TIE) and not any(trusted <= other and simple >= than for other, than in rivals)
 
-    return search(job, matters)
+    return search(job, matters, all_where_none_fits=worth is None, worth=worth)
 
 
 def decide(job: Job, search: Search) -> Plan:

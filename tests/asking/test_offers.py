@@ -11,7 +11,8 @@ from constraint_cases import T5
 
 import dsgen
 from dsgen.asking.plan_questions.offers import FREE_GAIN, MOST_OFFERS, OTHER_GAIN, offers
-from dsgen.planning.planner import offloaded, plan
+from dsgen.planning.candidates import Search
+from dsgen.planning.planner import best, offloaded, plan
 from dsgen.planning.program_changes import degrees, program_changes
 from dsgen.report import offers as report
 from dsgen.report import plan as plan_report
@@ -173,7 +174,7 @@ def test_an_encoder_s_chunked_loss_is_refused_and_so_not_offered(tmp_path):
 def test_a_change_that_may_not_fit_is_not_offered_where_the_plan_does(make_job, monkeypatch):
     asked = on_a_3090(make_job)
     unsure = attrs.evolve(asked.chosen, job=attrs.evolve(asked.job, hardware=_smaller(asked)))
-    monkeypatch.setattr(sys.modules[offers.__module__], "plan", lambda job: attrs.evolve(asked, job=job, chosen=unsure))
+    monkeypatch.setattr(sys.modules[best.__module__], "contenders", lambda *_: Search((unsure,), (), ()))
 
     assert not unsure.sure
     assert offers(asked) == ()

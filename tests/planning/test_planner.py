@@ -9,8 +9,9 @@ import pytest
 
 import dsgen
 from dsgen.memory import Verdict
+from dsgen.planning import candidates
 from dsgen.planning.candidates import search
-from dsgen.planning.planner import contenders, decide, plan
+from dsgen.planning.planner import best, contenders, decide, offloaded, plan
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe, layouts
 
@@ -265,6 +266,7 @@ def test_where_nothing_surely_fits_every_place_is_tried(make_job, card, model, g
     assert describe(planned.chosen.strategy) not in usual
     assert (planned.chosen.strategy.offload_optimizer, planned.chosen.strategy.offload_param) == ("nvme", "none")
     assert describe(plan(roomy).chosen.strategy) in usual
+    assert best(tight, lambda *_: True).strategy == planned.chosen.strategy
 
 
 CARDS = (
@@ -284,16 +286,19 @@ WISHES = {
 NETWORKS = ("ethernet-10g", "ethernet-25g", "ib-hdr-200g")
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_the_choice_is_the_one_of_brute_force(make_job, seed):
-    """What is pruned is never what would have been chosen: strategy, reason and warnings of random jobs."""
-    chance = random.Random(seed)
+def random_job(make_job, chance):
     nodes, share = chance.choice(((1, 8), (1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1)))
     said = {name: chance.choice(values) for name, values in WISHES.items()}
     network = {"profiles": [chance.choice(NETWORKS)]} if nodes > 1 else {}
     card, full = chance.choice(CARDS)
     cluster = {"gpus": max(1, nodes * full // share), "nodes": nodes}
-    job = make_job(card, chance.choice(MODELS), training=said, cluster=cluster, **network)
+    return make_job(card, chance.choice(MODELS), training=said, cluster=cluster, **network)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_choice_is_the_one_of_brute_force(make_job, seed):
+    """What is pruned is never what would have been chosen: strategy, reason and warnings of random jobs."""
+    job = random_job(make_job, random.Random(seed))
     everything = search(job)
 
     if not everything.fitting and not everything.uncertain:
@@ -301,3 +306,32 @@ def test_the_choice_is_the_one_of_brute_force(make_job, seed):
         return
     quick, full = decide(job, contenders(job)), decide(job, everything)
     assert (quick.chosen, quick.reason, quick.warnings) == (full.chosen, full.reason, full.warnings)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_best_that_is_worth_it_is_the_plan_where_that_is(make_job, seed):
+    """A search that ends as soon as nothing can be worth it gives what one that weighs all gives, at any threshold."""
+    chance = random.Random(seed)
+    job = random_job(make_job, chance)
+    everything = search(job)
+    chosen = decide(job, everything).chosen if everything.fitting else None
+    speeds = [item.speed for item in everything.fitting] or [1.0]
+    least, places = chance.choice(speeds) * chance.uniform(0.9, 1.3), chance.choice((0, 1, 2))
+
+    def worth(layout, speed):
+        return speed >= least or (offloaded(layout) < places and speed >= 0.7 * least)
+
+    found = best(job, worth)
+
+    wanted = chosen if chosen is not None and worth(chosen.strategy, chosen.speed) else None
+    assert (found and (found.strategy, found.speed)) == (wanted and (wanted.strategy, wanted.speed))
+
+
+def test_what_cannot_be_worth_it_is_neither_timed_nor_weighed(make_job, monkeypatch):
+    job, asked = make_job("h100-80g", "llama-3.1-70b", cluster={"gpus": 32, "nodes": 4}), []
+    fastest = max(item.speed for item in search(job).fitting)
+    monkeypatch.setattr(candidates, "cost", lambda *_: asked.append("time"))
+    monkeypatch.setattr(candidates, "fits", lambda *_: asked.append("memory"))
+
+    assert best(job, lambda _, speed: speed >= 2 * fastest) is None
+    assert asked == []

@@ -6,9 +6,10 @@ from typing import NamedTuple
 from dsgen.memory.estimates import GATHERS
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.launchers import threads_matter
-from dsgen.planning.planner import TIE, Plan, offloaded, plan
+from dsgen.planning.planner import TIE, Plan, best, offloaded, plan
 from dsgen.planning.program_changes import ProgramChange, both_keys, degrees, program_changes
 from dsgen.shapes.errors import DsgenError
+from dsgen.strategies.strategies import Layout
 
 __all__ = ["Offer", "offers"]
 
@@ -90,17 +91,23 @@ def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
     states = before.memory.gpu.parts.get("optimizer states", 0)
     if change.field == "optimizer" and not strained and states < STATES * before.memory.gpu.limit_bytes:
         return None
+    least = STARTED_GAIN if started else FREE_GAIN if change.same else OTHER_GAIN
+
+    def worth(layout: Layout, speed: float, surer: bool = False) -> bool:
+        gain = speed / before.speed - 1
+        relieved = surer or (change.same and offloaded(layout) < offloaded(before.strategy))
+        return gain >= least or (relieved and gain >= -TIE)
+
     try:
-        after = plan(change.applied(asked.job)).chosen
+        job = change.applied(asked.job)
+        after = best(job, worth) if before.sure else plan(job).chosen
     except DsgenError:  # refused for itself: a chunked loss behind an encoder, a pin that excludes all then
         return None
-    if not after.sure and before.sure:
+    if after is None or (not after.sure and before.sure):
+        return None
+    surer, simpler = after.sure and not before.sure, offloaded(after.strategy) < offloaded(before.strategy)
+    if not worth(after.strategy, after.speed, surer):
         return None
     gain = after.speed / before.speed - 1
-    simpler, surer = offloaded(after.strategy) < offloaded(before.strategy), after.sure and not before.sure
-    relieved = surer or (simpler and change.same)
-    least = STARTED_GAIN if started else FREE_GAIN if change.same else OTHER_GAIN
-    if not (gain >= least or (relieved and gain >= -TIE)):
-        return None
     saved = before.memory.gpu.needed_bytes - after.memory.gpu.needed_bytes
     return Offer(change, after, gain, saved, simpler, offloaded(after.strategy) == 0, surer)

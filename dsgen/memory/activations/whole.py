@@ -283,12 +283,12 @@ def _recorded_head(head: Block, on: Execution, rows: Size, width: int, item: int
 
 def _record(block: Block, on: Execution, hidden: Tensor, asks: bool, told: bool) -> Record:
     """A block run forward and backward, behind hidden states that ask for a gradient or not."""
-    return _recorded(block, on._replace(asks=False), hidden.rows, hidden.width, hidden.item, asks, told)
+    return _recorded(block, on._replace(asks=False, chunked=False), hidden.rows, hidden.width, hidden.item, asks, told)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=64)
 def _recorded(block: Block, on: Execution, rows: Size, width: int, item: int, asks: bool, told: bool) -> Record:
-    """One record serves a model with checkpointing and without."""
+    """One record serves a model with checkpointing and without, and whatever the loss behind all blocks holds."""
     shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
     return record(_ready(block, on), shape, told=told)
 
