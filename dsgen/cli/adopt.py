@@ -40,7 +40,7 @@ def command(config: str, arguments: str | None, output: str | None, form: str, f
     from dsgen.documents.writing import ensure_apart, ensure_writable
     from dsgen.linting import config_reader
     from dsgen.report import adopted
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     output = None if output == "-" else output
     if output is not None:

@@ -51,7 +51,7 @@ def command(
     from dsgen.asking.calibrating import calibrate
     from dsgen.documents.writing import ensure_writable
     from dsgen.report import calibrated
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     made = calibrate(run_from(scenario, config, gpus_from(options, world_size)), step_seconds, peak_gib, peak_of)
     output = None if output == "-" else output

@@ -49,7 +49,7 @@ def detect(
     from dsgen.detecting.answers import recorded
     from dsgen.documents.writing import ensure_writable, write_atomically
     from dsgen.report import detections
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
     from dsgen.shapes.errors import mistake
 
     if answers is not None and (measure or measure_drive):

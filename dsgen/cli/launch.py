@@ -109,7 +109,7 @@ def command(
     write_folder(written.folder, written.texts(), force=force)
     emit(written_text(written, wishes.folder, started=start), "launch")
     for warning in config.warnings:
-        from dsgen.report.summary import fit
+        from dsgen.report.wrapping import fit
 
         click.echo(fit(f"warning: {warning}"), err=True)
     return _started(written.start()) if start else OK

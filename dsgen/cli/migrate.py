@@ -30,7 +30,7 @@ def command(files: tuple[str, ...], release: str, diff: bool, write: bool, unsaf
     """
     from dsgen.linting.migrations import about_release, is_to_do
     from dsgen.report import findings
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     if diff and write:
         raise mistake("--diff and --write exclude each other", must="--write changes the files, --diff only shows how")

@@ -166,7 +166,7 @@ def _told_apart(words: tuple[str, ...], compares: bool) -> tuple[str | None, tup
 def _plan(scenario: str | None, form: str, target: str | None, every: bool, options: dict[str, Any]) -> int:
     from dsgen.planning.planner import plan
     from dsgen.report import plan as report
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     planned = plan(job_from(scenario, {**options}, target))
     if form == "json":
@@ -211,7 +211,7 @@ def _contest(
     from dsgen.asking.plan_questions.contests import contest
     from dsgen.memory import Verdict
     from dsgen.report import contests as report
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     answer = contest(job_from(scenario, options, target), names)
     if form == "json":
@@ -227,7 +227,7 @@ def _what_if(scenario: str | None, text: str, form: str, options: dict[str, Any]
     from dsgen.asking.plan_questions import variations
     from dsgen.asking.plan_questions.what_ifs import what_if
     from dsgen.report import what_ifs as report
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     field, values = variations.read(text)
     answer = what_if(scenario_from(scenario, options), field, values, turning=form not in _DRAWN)
@@ -248,7 +248,7 @@ def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form
     from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
     from dsgen.asking.plan_questions.deadlines import fewest_gpus
     from dsgen.report import deadlines as report
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     if deadline is None:
         raise mistake("--gpus auto", must="it needs --tokens and --deadline", code="missing",
@@ -281,7 +281,7 @@ def _training_time(
     from dsgen.planning.planner import plan
     from dsgen.report import deadlines
     from dsgen.report import plan as report
-    from dsgen.report.summary import fit
+    from dsgen.report.wrapping import fit
 
     wanted = tokens_of(tokens) if tokens is not None else None
     time = seconds_of(deadline) if deadline is not None else None

@@ -2,7 +2,7 @@
 
 import functools
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -89,6 +89,10 @@ class _Trial(NamedTuple):
         return strategy(self.layout, self.triples[place], self.buffers)
 
 
+# Whether it is no worth, speed or more with a minus, number, trial, and whether the batches are those that may fit.
+_Waiting = tuple[bool, float, int, _Trial, bool]
+
+
 def search(
     job: Job, matters: Matters | None = None, *, all_where_none_fits: bool = True, worth: Worth | None = None
 ) -> Search:
@@ -145,9 +149,9 @@ def _searched(
     fitting: list[tuple[int, Candidate]] = []
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
-    good: set[Layout] = set()
-    for trial in _in_turn(job, tried, matters, fitting, doubtful, all_where_none_fits, worth):
-        if _in_ram(trial.layout) in good and job.training.objective != "memory":
+    good: set[Layout] = set()  # those that fit, beside which nobody looks at the same on NVMe
+    for trial in _in_turn(job, tried, matters, fitting, doubtful, all_where_none_fits, worth, good):
+        if _in_ram(trial.layout) in good:
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
             continue
@@ -157,7 +161,8 @@ def _searched(
         elif weighed[1] and weighed[0].parts.doubted:
             doubtful.append((trial.number, weighed[0]))
         elif weighed[1]:
-            good.add(trial.layout)
+            if job.training.objective != "memory":
+                good.add(trial.layout)
             fitting.append((trial.number, weighed[0]))
         else:
             uncertain[trial.number] = weighed[0]
@@ -179,36 +184,53 @@ def _in_turn(
     doubtful: Sequence[tuple[int, Candidate]],
     all_where_none_fits: bool,
     worth: Worth | None,
+    good: Collection[Layout],
 ) -> Iterator[_Trial]:
     """What is worth weighing beside what fits by then, the fastest first; what cannot surely fit if nothing does.
 
     A cost takes its time, so it is computed when nothing that is left can be faster than a strategy is at most. What is
-    not worth being chosen comes behind what is, and is tried only if something that is fits.
+    not worth being chosen comes behind what is, and is tried only if something that is fits. What NVMe keeps waits for
+    what becomes of the same in RAM, which is never timed for nothing.
     """
     if not matters:
         yield from trials
         return
     unsure: list[_Trial] = []
-    # Whether it is no worth, speed or more with a minus, and whether the batches are those that may fit.
-    waiting: list[tuple[bool, float, int, _Trial, bool]] = []
+    waiting: list[_Waiting] = []
+    left: set[Layout] = set()  # those of which is not decided yet whether they are weighed
+    behind: dict[Layout, list[_Waiting]] = {}  # one of those -> what waits for it
 
     def wait(trial: _Trial, speed: float, narrowed: bool) -> None:
         idle = worth is not None and not worth(trial.layout, speed)
         heapq.heappush(waiting, (idle, -speed, trial.number, trial, narrowed))
 
+    def settled(layout: Layout) -> None:
+        left.discard(layout)
+        for one in behind.pop(layout, ()):
+            heapq.heappush(waiting, one)
+
     for trial in trials:
         if trial.gpu.high(trial.held, False) > trial.gpu.limit:
             unsure.append(trial)
         else:
+            left.add(trial.layout)
             wait(trial, most_speed(job, trial.strategy(0)), False)
     while waiting:
-        idle, minus, _, trial, narrowed = heapq.heappop(waiting)
+        idle, minus, _, trial, narrowed = waiting[0]
         if idle and worth and not any(worth(one.strategy, one.speed) for _, one in (*fitting, *doubtful)):
-            return
-        if fitting and not matters(trial.layout, -minus, fitting[-1][1]):
+            if not behind:
+                return
+            settled(next(iter(behind)))
             continue
-        if trial.best:
+        heapq.heappop(waiting)
+        in_ram = _in_ram(trial.layout)
+        if fitting and not matters(trial.layout, -minus, fitting[-1][1]):
+            settled(trial.layout)
+        elif in_ram in left:
+            behind.setdefault(in_ram, []).append((idle, minus, trial.number, trial, narrowed))
+        elif trial.best or in_ram in good:
             yield trial
+            settled(trial.layout)
         elif narrowed:
             trial = trial._replace(best=cost(job, trial.strategy(0)))
             wait(trial, trial.speed, True)
@@ -220,6 +242,7 @@ def _in_turn(
             wait(trial, speed, True)
         else:
             unsure.append(trial)
+            settled(trial.layout)
     yield from unsure if all_where_none_fits and not fitting and not doubtful else ()
 
 

@@ -9,7 +9,7 @@ from dsgen.asking.calibrating import Calibration, basis, effect
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.job import Job
 from dsgen.planning.planner import Plan
-from dsgen.report.summary import fit
+from dsgen.report.wrapping import fit
 
 __all__ = ["data", "job_lines", "plan_lines", "text"]
 

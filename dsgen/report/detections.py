@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dsgen import catalog
 from dsgen.catalog.detected import DetectedMachine
 from dsgen.detecting import DetectedNode, Interface
-from dsgen.report.summary import fit
+from dsgen.report.wrapping import fit
 from dsgen.shapes.layers import fold
 from dsgen.shapes.units import BANDWIDTH, parse
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,16 +9,15 @@ from dsgen.cost.steps import speed_interval
 from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import needs, schedules
-from dsgen.report.bars import FULL, at_once, card_line, place_line, rounded
+from dsgen.report.bars import at_once, card_line, place_line, rounded
 from dsgen.report.headroom import training_line
+from dsgen.report.wrapping import fit, wrapped
 from dsgen.strategies.strategies import describe
 
 if TYPE_CHECKING:
     from dsgen.memory.later import Later
 
-__all__ = ["fit", "headline", "text"]
-
-WIDTH = 80  # columns
+__all__ = ["headline", "text"]
 
 
 def text(config: Config, written_to: str | None = None, target: str = "deepspeed", beside: tuple[str, ...] = ()) -> str:
@@ -38,13 +36,7 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
     lines = [headline(config), *(place_line(label, place) for label, place in places.items())]
     between = _between(plan, target)
     card = card_line(at_once(memory.gpu)), training_line(memory, between)
-    lines[2:2] = [
-        part
-        for line in card
-        for part in textwrap.wrap(
-            line, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False
-        )
-    ]
+    lines[2:2] = [part for line in card for part in wrapped(line, " " * 6, 2)]
     network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
     low, high = (rounded(speed * share) for share in speed_interval(job, chosen.strategy))
     lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")
@@ -101,13 +93,6 @@ def _offer(plan: Plan) -> str:
     from dsgen.report import offers
 
     return next(map(offers.sentence, offered(plan)), "")
-
-
-def fit(line: str) -> str:
-    """A line of words broken at WIDTH; a bar or a path is never broken."""
-    if len(line) <= WIDTH or FULL in line:
-        return line
-    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def headline(config: Config) -> str:

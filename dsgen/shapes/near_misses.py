@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -34,6 +33,8 @@ def offer(names: Iterable[str], otherwise: str | None = None) -> str | None:
 
 def alike(name: str, choices: Iterable[str]) -> tuple[str, ...]:
     """The choices that a name is almost, best first, at most three; letters' case, "-" and "_" make no difference."""
+    import difflib  # most names are right
+
     matcher = difflib.SequenceMatcher(b=_plain(name[:_LONGEST]))
     ranked = []
     for choice in dict.fromkeys(choices):
@@ -75,6 +76,8 @@ def same_words(written: str, name: str) -> bool:
     """Whether names of as many words have no word in which they differ: model_parallel_size, data_parallel_size."""
     if written.count("_") != name.count("_"):
         return True
+    import difflib
+
     pairs = zip(written.split("_"), name.split("_"), strict=True)
     return all(difflib.SequenceMatcher(None, *pair).ratio() >= _WORD for pair in pairs)
 

@@ -335,3 +335,14 @@ def test_what_cannot_be_worth_it_is_neither_timed_nor_weighed(make_job, monkeypa
 
     assert best(job, lambda _, speed: speed >= 2 * fastest) is None
     assert asked == []
+
+
+def test_what_nvme_keeps_is_not_timed_where_ram_has_room_for_it(make_job, monkeypatch):
+    """Each time of it walks the gathering rules once more: a tenth of a plan of adapters."""
+    job, timed = make_job("rtx3090-24g", "llama-3.1-8b", cluster={"gpus": 1}, training={"method": "lora"}), []
+    cost = candidates.cost
+    monkeypatch.setattr(candidates, "cost", lambda job, one: timed.append(one.offload_param) or cost(job, one))
+
+    assert plan(job).chosen.strategy.offload_param == "cpu"
+    assert "cpu" in timed
+    assert "nvme" not in timed
