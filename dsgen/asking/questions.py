@@ -9,8 +9,10 @@ import attrs
 
 from dsgen import catalog
 from dsgen.catalog.wishes import restored
+from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job, narrowed
+from dsgen.jobs.scenarios import FIELDS
 from dsgen.planning.planner import Plan, doubt, plan
 from dsgen.rendering import Explanation, render
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -87,14 +89,17 @@ def ask(job: Job, key: str) -> Answer:
 
     Args:
         job: The job it is asked of.
-        key: A DeepSpeed key, with or without `deepspeed.`, or a fact or wish.
+        key: A DeepSpeed key, with or without `deepspeed.`; a fact or wish, by its path or as a scenario's field; or a
+            section of these: what is said in it.
 
     Raises:
         DsgenError: No such key; with the nearest ones.
     """
+    if key in FIELDS and surface.load(job.version).key(key, job.deepspeed) is None:
+        key = FIELDS[key]
     section, _, name = key.partition(".")
     if section in SECTIONS:
-        return _fact(job, section, name)
+        return _fact(job, section, name) if name else _section(job, section)
     current = plan(job)
     config = render(current)
     explained = config.why(key)
@@ -126,7 +131,7 @@ def _fact(job: Job, section: str, name: str) -> Answer:
     if name not in fields:
         close = nearest(name, fields)
         raise mistake(
-            f"{section} has no {name or 'key of that name'}",
+            f"{section} has no {name}",
             todo=offer(f"{section}.{item}" for item in close),
             code="unknown-name",
         )
@@ -143,6 +148,24 @@ def _fact(job: Job, section: str, name: str) -> Answer:
         description=field.metadata["doc"],
         source=source,
     )
+
+
+def _section(job: Job, section: str) -> Answer:
+    """What is said in a section of facts or wishes."""
+    named = f"Of the profile {job.names[section]}." if section in job.names else "No profile is named for it."
+    if section == "network" and job.nodes == 1:
+        named = "One node: nothing is sent over a network."
+    elif section == "network" and not job.provenance.history("network.bandwidth"):
+        named = f"{job.names[section]} is assumed, for nobody named one: --network NAME."
+    said = [yaml_name(field.name) for field in attrs.fields(SECTIONS[section])]
+    asked = (_fact(job, section, name) for name in said if job.provenance.history(f"{section}.{name}"))
+    told = tuple(
+        Explanation(path=one.key, value=one.value, overrides=one.overrides, default=one.default,
+                    description=one.description, dropped=None)
+        for one in asked
+    )  # fmt: skip
+    words = f"{named} Of one of its facts: dsgen why {section}.{said[1]}"
+    return Answer(key=section, value=None, overrides=(), default=None, default_of="", description=words, children=told)
 
 
 def _source(job: Job, section: str, name: str, winner: Override) -> str | None:

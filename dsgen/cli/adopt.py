@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.cli.options import scenario_from, scenario_options, target_option
 from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
@@ -17,6 +17,7 @@ __all__ = ["command"]
 @click.argument("config")
 @click.option("--args", "arguments", metavar="FILE", help="Arguments of the training program, in YAML or JSON.")
 @scenario_options
+@target_option
 @click.option("-o", "--output", metavar="FILE", help="Write the scenario to a file, whole or not at all.")
 @click.option(
     "--format",
@@ -27,7 +28,15 @@ __all__ = ["command"]
     help="json: scenario, config and numbers on stdout.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def command(config: str, arguments: str | None, output: str | None, form: str, force: bool, **options: Any) -> None:
+def command(
+    config: str,
+    arguments: str | None,
+    target: str | None,
+    output: str | None,
+    form: str,
+    force: bool,
+    **options: Any,
+) -> None:
     """Turn a DeepSpeed CONFIG that exists into a scenario that renders back to the same config.
 
     Say the job around it as dsgen plan takes it, --hw and --model at least; --args names the file of the
@@ -50,7 +59,7 @@ def command(config: str, arguments: str | None, output: str | None, form: str, f
     told = read_arguments(arguments) if arguments is not None else of_naming_file(source.of)
     if told is not None and options["model"] is None:
         options["model"] = told.model
-    made = adopt(scenario_from(None, options), source, told, output or "scenario.yaml")
+    made = adopt(scenario_from(None, options), source, told, output or "scenario.yaml", target)
     if output is not None:
         made.write(output, force=force)
     if form == "json":

@@ -111,6 +111,12 @@ _UNPLANNED = {
 
 def no_such_option(error: click.NoSuchOption) -> str:
     """The message about an option that a command lacks: what it is called here, or click's own guess."""
+    if error.ctx is not None and error.ctx.command.name == "launch":
+        return f"{_renamed(error)} Arguments of the program's own stand behind --: -- {error.option_name} ..."
+    return _renamed(error)
+
+
+def _renamed(error: click.NoSuchOption) -> str:
     name = error.option_name.lstrip("-").replace("_", "-").lower()
     known = {option for parameter in _parameters(error.ctx) for option in parameter.opts}
     meant = [words for words in _OTHERS.get(name, ()) if re.split(r"[ =]", words)[0] in known]

@@ -96,17 +96,15 @@ def command(
                       todo=f"Drop {other} or --deadline.", code="contradiction")  # fmt: skip
     if every and (config or compare or what_if or auto):
         idle("--all", "it shows the rejections of a plan alone")
-    if target is not None and (what_if or auto):
-        idle("--target", "what a program loads how is asked of one plan, not of many")
     if config is not None:
         return _speedups(file, config, arguments, form, target, options)
     options = {**options, "arguments": arguments}
     if compare:
         return _contest(file, (*compare, *others), form, target, options)
     if what_if is not None:
-        return _what_if(file, what_if, form, options)
+        return _what_if(file, what_if, form, target, options)
     if auto:
-        return _budget(file, tokens, deadline, form, options)
+        return _budget(file, tokens, deadline, form, target, options)
     if tokens is not None or deadline is not None:
         return _training_time(file, tokens, deadline, form, target, every, options)
     return _plan(file, form, target, every, options)
@@ -223,14 +221,14 @@ def _contest(
     return FOUND if answer.verdict is Verdict.DOES_NOT_FIT else OK
 
 
-def _what_if(scenario: str | None, text: str, form: str, options: dict[str, Any]) -> int:
+def _what_if(scenario: str | None, text: str, form: str, target: str | None, options: dict[str, Any]) -> int:
     from dsgen.asking.plan_questions import variations
     from dsgen.asking.plan_questions.what_ifs import what_if
     from dsgen.report import what_ifs as report
     from dsgen.report.wrapping import fit
 
     field, values = variations.read(text)
-    answer = what_if(scenario_from(scenario, options), field, values, turning=form not in _DRAWN)
+    answer = what_if(scenario_from(scenario, options), field, values, turning=form not in _DRAWN, target=target)
     if form == "json":
         _print_data(report.data(answer))
     elif form in _DRAWN:
@@ -244,7 +242,14 @@ def _what_if(scenario: str | None, text: str, form: str, options: dict[str, Any]
     return OK
 
 
-def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form: str, options: dict[str, Any]) -> int:
+def _budget(
+    scenario: str | None,
+    tokens: str | None,
+    deadline: str | None,
+    form: str,
+    target: str | None,
+    options: dict[str, Any],
+) -> int:
     from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
     from dsgen.asking.plan_questions.deadlines import fewest_gpus
     from dsgen.report import deadlines as report
@@ -257,7 +262,8 @@ def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form
         raise mistake("--nodes and --gpus auto", must="auto finds the nodes too", code="contradiction",
                       todo="Drop one of them.")  # fmt: skip
     said = scenario_from(scenario, {**options, "gpus": None})
-    answer = fewest_gpus(said, tokens_of(tokens) if tokens is not None else None, seconds_of(deadline))
+    wanted = tokens_of(tokens) if tokens is not None else None
+    answer = fewest_gpus(said, wanted, seconds_of(deadline), target)
     if form == "json":
         _print_data(report.data(answer))
     else:
@@ -293,7 +299,7 @@ def _training_time(
     fleet = training_time(planned, wanted)
     way = None
     if time is not None and fleet.seconds > time:
-        way = what_meets(scenario_from(scenario, {**options, "gpus": None, "nodes": None}), wanted, time)
+        way = what_meets(scenario_from(scenario, {**options, "gpus": None, "nodes": None}), wanted, time, target)
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")

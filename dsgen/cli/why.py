@@ -22,7 +22,8 @@ __all__ = ["command"]
 def command(key: str, scenario: str | None, form: str, target: str | None, **options: Any) -> None:
     """Say who decided KEY, what lost, and why.
 
-    KEY is a DeepSpeed key (zero_optimization.stage), or a fact or wish (hardware.gpu_memory, training.lr).
+    KEY is a DeepSpeed key (zero_optimization.stage), a fact or wish (hardware.gpu_memory, training.lr, seq_len), or a
+    section of these (network).
     """
     import json
 

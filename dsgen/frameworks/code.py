@@ -66,8 +66,7 @@ def snippet(code: str, plan: Plan, target: str, launched: bool = False) -> str:
         launched: Whether `dsgen launch` starts the program, which gives its arguments as options.
     """
     if target in _FILES and code in _WRITTEN:
-        of = "" if launched else f" of `dsgen render --target {target} -o ds_config.json`"
-        return f"# done: {_FILES[target]}{of} says it"
+        return f"# done: {_FILES[target]} says it"
     return _SNIPPETS[code](_AskedCode(plan, target, launched))
 
 

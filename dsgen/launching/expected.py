@@ -10,6 +10,7 @@ from dsgen.cost.steps import speed_interval
 from dsgen.frameworks.saving import save_steps
 from dsgen.launching.launches import JobLaunch
 from dsgen.memory import Place
+from dsgen.memory.conversions import written
 from dsgen.planning.launchers import started_by
 from dsgen.planning.lengths import schedule
 
@@ -30,6 +31,7 @@ class Expectation:
         tokens: Of one optimizer step.
         steps: Of the whole run; None where nobody said.
         save_steps: Optimizer steps between checkpoints.
+        saved_bytes: What one checkpoint takes on disk, all nodes together; with the weights beside it.
     """
 
     gpu: Place
@@ -44,6 +46,7 @@ class Expectation:
     tokens: int
     steps: int | None
     save_steps: int
+    saved_bytes: int
 
 
 def expect(launch: JobLaunch) -> Expectation:
@@ -65,4 +68,5 @@ def expect(launch: JobLaunch) -> Expectation:
         tokens=step.tokens,
         steps=schedule(job, chosen.strategy).total_steps,
         save_steps=save_steps(step.seconds),
+        saved_bytes=sum(written(job, chosen.strategy).values()),
     )

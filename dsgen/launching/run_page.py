@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from dsgen.frameworks.saving import AT_RISK_SECONDS
+from dsgen.frameworks.saving import AT_RISK_SECONDS, KEPT
 from dsgen.frameworks.trainers import TRAINERS
 from dsgen.launching.expected import Expectation, expect
 from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch, RunFile
@@ -161,16 +161,18 @@ def _program(launch: JobLaunch) -> Iterator[str]:
 
 def _resume(launch: JobLaunch, expected: Expectation) -> str:
     minutes = round(expected.save_steps * expected.seconds / 60)
+    often = f"every {expected.save_steps:,} steps" if expected.save_steps > 1 else "every step"
+    size = f"A checkpoint takes about {gib(expected.saved_bytes)} GiB of disk, and {KEPT} are worth keeping"
     if not launch.program.checkpoint_argument and launch.target not in TRAINER_PROGRAMS:
         lightning = " (`trainer.py`: `trainer().fit(..., ckpt_path=last())`)" if launch.target == "lightning" else ""
         return (
             f"The program is told of no folder for checkpoints: it saves below `{launch.folder}/{CHECKPOINTS}` and "
-            f"goes on from the newest one by itself{lightning}, every {expected.save_steps:,} steps, about {minutes:,} "
-            f"min of work.\n\n{_again(launch)}"
+            f"goes on from the newest one by itself{lightning}, {often}, about {minutes:,} min of work. {size}.\n\n"
+            f"{_again(launch)}"
         )
     text = [
-        f"Checkpoints go to `{CHECKPOINTS}/`. Save every {expected.save_steps:,} steps, about {minutes:,} min of work: "
-        f"that is what a failure costs at most (aimed at {AT_RISK_SECONDS // 60} min).",
+        f"Checkpoints go to `{CHECKPOINTS}/`. Save {often}, about {minutes:,} min of work: that is what a failure "
+        f"costs at most (aimed at {AT_RISK_SECONDS // 60} min). {size}: the newest may be cut short by a crash.",
     ]
     if launch.target in TRAINER_PROGRAMS:
         text.append(

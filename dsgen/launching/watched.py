@@ -17,6 +17,7 @@ __all__ = ["watched"]
 _BUSY_PERCENT = 85
 # Points of a step that ranks may wait for the network beyond what is expected.
 _WAITING_POINTS = 10
+_WHOLE = 100  # percent
 _FULL = 0.95  # share of a limit at which the next longer batch may not fit
 _RISE = 3  # times the median of the last 100 steps: a loss or a gradient norm above it is no noise
 _SLOW_PERCENT = 25  # by which one rank's steps may be longer than the others'
@@ -60,11 +61,13 @@ def watched(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, str
     if job.world > 1:
         share = expected.communication_share
         most = max(20, round(100 * share) + _WAITING_POINTS)
+        # Where a step is mostly that already, its length alone tells: the first row.
+        over = f"above {most} %" if most < _WHOLE else "a step takes longer than expected"
         yield (
             "waiting for the network",
             "`comms_logger` in the config, for some steps only: it slows each call",
             f"{share:.0%} of a step",
-            f"above {most} %: `ib_write_bw` or `iperf3` between two hosts" if job.nodes > 1 else f"above {most} %",
+            f"{over}: `ib_write_bw` or `iperf3` between two hosts" if job.nodes > 1 else over,
         )
         yield (
             "ranks alike",

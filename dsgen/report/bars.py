@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dsgen.jobs.job import Job
 from dsgen.memory import Place, Verdict
 from dsgen.memory.card_numbers import card
 from dsgen.memory.reserved import Reserving
 from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import Strategy
 
-__all__ = ["FULL", "at_once", "bar", "card_line", "folded", "place_line", "room_line", "rounded", "said", "up_to"]
+__all__ = [
+    "FULL",
+    "at_once",
+    "bar",
+    "batch_words",
+    "card_line",
+    "folded",
+    "place_line",
+    "room_line",
+    "rounded",
+    "said",
+    "up_to",
+    "whole_node",
+]
 
 FULL, EMPTY = "█", "░"
 WIDTH = 30  # cells of a memory bar, fewer beside long numbers
@@ -18,6 +33,22 @@ def bar(share: float, width: int = WIDTH) -> str:
     """A bar of a fixed width; what is over 1 fills it."""
     filled = max(0, min(width, round(share * width)))
     return FULL * filled + EMPTY * (width - filled)
+
+
+def batch_words(chosen: Strategy, world: int) -> str:
+    """What a micro-batch is multiplied with to a step: `4 replicas x accumulation 64 = 256`."""
+    replicas = world // chosen.tp
+    unit = "GPU" if chosen.tp == 1 else "replica"
+    each = f"{replicas} {unit}{'s' if replicas > 1 else ''}"
+    return f"{each} x accumulation {chosen.accumulation} = {chosen.global_batch}"
+
+
+def whole_node(job: Job) -> str:
+    """How many GPUs one node is taken to have where nobody said how many there are; empty where somebody did."""
+    said = any(job.provenance.winner(f"cluster.{name}") for name in ("gpus", "nodes"))
+    if said or job.world == 1:
+        return ""
+    return f"a whole node of {job.world} GPUs, as its profile has it (--gpus N says another)"
 
 
 def place_line(label: str, place: Place) -> str:

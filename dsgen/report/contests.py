@@ -10,7 +10,7 @@ from dsgen.asking.plan_questions.contests import PLANNED, Contest, Contestant
 from dsgen.memory import Place
 from dsgen.planning.candidates import Candidate
 from dsgen.report import costs
-from dsgen.report.bars import rounded
+from dsgen.report.bars import batch_words, rounded
 from dsgen.report.memory import wrapped
 from dsgen.report.plan import candidate_data, job_data, job_line
 from dsgen.shapes.units import gib
@@ -51,9 +51,7 @@ def _words(one: Contestant) -> str:
     if one.candidate is None:
         return f"cannot run: {one.refused}"
     chosen, world = one.candidate.strategy, one.candidate.job.world
-    replicas = f"{world // chosen.tp} replicas" if chosen.tp > 1 else f"{world} GPU{'s' if world > 1 else ''}"
-    steps = f"{chosen.accumulation} step{'s' if chosen.accumulation > 1 else ''}"
-    return f"{chosen} x {replicas} x {steps} = {chosen.global_batch}, {chosen.precision}"
+    return f"{chosen} x {batch_words(chosen, world)}, {chosen.precision}"
 
 
 def _block(answer: Contest, ones: Sequence[Contestant], column: int) -> Iterator[str]:

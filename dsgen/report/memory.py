@@ -18,7 +18,7 @@ from dsgen.asking.memory_questions import (
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict, card_numbers
 from dsgen.memory.later import lacking
 from dsgen.report import footprints, memory_words
-from dsgen.report.bars import card_line, room_line
+from dsgen.report.bars import batch_words, card_line, room_line
 from dsgen.report.converted import conversions_data
 from dsgen.report.headroom import headroom_data, headroom_line, verdict_line
 from dsgen.report.loading_words import loading_data
@@ -116,12 +116,9 @@ def headline(question: Question) -> str:
     """One line: model, GPUs, strategy, the batch's arithmetic, length and dtype."""
     job, chosen = question.job, question.strategy
     gpus = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
-    shared = f" / {chosen.tp}" if chosen.tp > 1 else ""
-    count = "GPU" if job.world == 1 else "GPUs"
     return (
         f"{job.names.get('model', 'model')} on {gpus} {job.names.get('hardware', 'GPUs')}: {describe(chosen)}, "
-        f"micro-batch {chosen.micro_batch} x {job.world}{shared} {count} x {chosen.accumulation} = "
-        f"{chosen.global_batch}, {job.tokens}, {chosen.precision}"
+        f"micro-batch {chosen.micro_batch} x {batch_words(chosen, job.world)}, {job.tokens}, {chosen.precision}"
     )
 
 

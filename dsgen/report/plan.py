@@ -12,7 +12,7 @@ from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan, compared
 from dsgen.report import costs, needs, offers, schedules
-from dsgen.report.bars import bar, folded, place_line, rounded
+from dsgen.report.bars import bar, folded, place_line, rounded, whole_node
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
@@ -44,6 +44,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
     lines = [
         f"{job_line(job)}, {plan.chosen.strategy.global_batch} sequences a step",
+        *([whole_node(job)] if whole_node(job) else []),
         "",
         f"   {'strategy':<{column}} {'GPU GiB':>7} {'host GiB':>8} {'tok/s/GPU':>9} {'comm':>5}",
     ]

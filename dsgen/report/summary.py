@@ -9,7 +9,7 @@ from dsgen.cost.steps import speed_interval
 from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import needs, schedules
-from dsgen.report.bars import at_once, card_line, place_line, rounded
+from dsgen.report.bars import at_once, batch_words, card_line, place_line, rounded, whole_node
 from dsgen.report.headroom import training_line
 from dsgen.report.wrapping import fit, wrapped
 from dsgen.strategies.strategies import describe
@@ -36,8 +36,10 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
     lines = [headline(config), *(place_line(label, place) for label, place in places.items())]
     between = _between(plan, target)
     card = card_line(at_once(memory.gpu)), training_line(memory, between)
-    lines[2:2] = [part for line in card for part in wrapped(line, " " * 6, 2)]
-    network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
+    lines[2:2] = [part for line in card if line for part in wrapped(line, " " * 6, 2)]
+    network = whole_node(job) or "one node"
+    if job.nodes > 1:
+        network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}"
     low, high = (rounded(speed * share) for share in speed_interval(job, chosen.strategy))
     lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")
     if job.hardware.calibrated:
@@ -98,11 +100,5 @@ def _offer(plan: Plan) -> str:
 def headline(config: Config) -> str:
     """One line: the strategy, the batch arithmetic and the dtype."""
     chosen, job = config.plan.chosen.strategy, config.plan.job
-    replicas = job.world // chosen.tp
-    unit = "GPU" if chosen.tp == 1 else "replica"
-    units = f"{replicas} {unit}{'s' if replicas > 1 else ''}"
-    steps = f"{chosen.accumulation} step{'s' if chosen.accumulation > 1 else ''}"
-    return (
-        f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {units} x {steps} = {chosen.global_batch}, "
-        f"{chosen.precision}"
-    )
+    words = batch_words(chosen, job.world)
+    return f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {words}, {chosen.precision}"

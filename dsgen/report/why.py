@@ -20,7 +20,7 @@ SAME_SPEED = 0.005
 
 def text(answer: Answer) -> str:
     """The answer for a person."""
-    if answer.children:
+    if answer.children or (answer.value is None and not answer.overrides and not answer.default_of):
         return _section(answer)
     lines = [f"{answer.key} = {show(answer.value)}" if answer.value is not None else f"{answer.key} is not written"]
     if answer.dropped:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen.asking.adopting.scenario_text import scenario_text
-from dsgen.asking.memory_questions import CHOSEN, Question, ask_config
+from dsgen.asking.memory_questions import CHOSEN, Question, ask_config, for_program
 from dsgen.asking.plan_questions.speedups import Speedups, speedups
 from dsgen.asking.refused_configs import refusals
 from dsgen.asking.training_arguments import TrainingArguments
@@ -75,7 +75,13 @@ class Adoption:
         write_new_yaml(path, lambda _: self.text, "a scenario", force=force)
 
 
-def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = None, path: str = _NAME) -> Adoption:
+def adopt(
+    said: Scenario,
+    source: Source,
+    arguments: TrainingArguments | None = None,
+    path: str = _NAME,
+    target: str | None = None,
+) -> Adoption:
     """The scenario of a config.
 
     Args:
@@ -83,6 +89,7 @@ def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = 
         source: The config as `dsgen.linting.config_reader` reads it.
         arguments: Those of the program that fills in its "auto".
         path: Where the scenario will lie: names of files in it start there.
+        target: The program that trains, where it is known: how it loads the model counts, and no scenario says it.
 
     Raises:
         DsgenError: DeepSpeed refuses the config, it does not fit, or it cannot be kept as it is.
@@ -94,7 +101,7 @@ def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = 
         said = _with_arguments(said, arguments, config)
     first = assemble(scenarios.layers(said), said.deepspeed)
     said = _with_gpus(said, config, first, source)
-    job = assemble(scenarios.layers(said), said.deepspeed)
+    job = for_program(assemble(scenarios.layers(said), said.deepspeed), target)
     _check_config(job, source)
     question = ask_config(job, source)
     if arguments is not None and arguments.file != source.of:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
+from dsgen.asking.memory_questions import for_program
 from dsgen.asking.plan_questions.amounts import tokens_of, tokens_text
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.assembly import SPREAD, assemble
@@ -141,28 +142,29 @@ def training_time(planned: Plan, tokens: int) -> Fleet:
     return Fleet(plan=planned, tokens=tokens)
 
 
-def what_meets(scenario: Scenario, tokens: int, deadline_seconds: float) -> MetBy:
+def what_meets(scenario: Scenario, tokens: int, deadline_seconds: float, target: str | None = None) -> MetBy:
     """The fewest GPUs that meet a deadline which others miss, or why none do; as `fewest_gpus`."""
     try:
-        return MetBy(fewest_gpus(scenario, tokens, deadline_seconds).fewest, "")
+        return MetBy(fewest_gpus(scenario, tokens, deadline_seconds, target).fewest, "")
     except DsgenError as error:
         said = "; ".join(filter(None, (error.what, error.must)))
         return MetBy(None, " ".join(filter(None, (f"{said}.", error.todo))))
 
 
-def fewest_gpus(scenario: Scenario, tokens: int | None, deadline_seconds: float) -> Budget:
+def fewest_gpus(scenario: Scenario, tokens: int | None, deadline_seconds: float, target: str | None = None) -> Budget:
     """The fewest GPUs that train so many tokens in a time: some of one node, or whole nodes.
 
     Args:
         scenario: What else is said; it must not say nodes.
         tokens: Tokens to train on; None for those that the scenario says, or its steps and batch make.
         deadline_seconds: The time there is.
+        target: The program that trains, where it is known.
 
     Raises:
         DsgenError: Nothing fits on any number of them, or none of them is fast enough, with the best that is possible;
             or nobody says how many tokens.
     """
-    job = _of_two_nodes(scenario)
+    job = for_program(_of_two_nodes(scenario), target)
     check_wishes(job)
     tokens = said_tokens(job) if tokens is None else tokens
     if tokens is None:

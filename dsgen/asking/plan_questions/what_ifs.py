@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from dsgen.asking.memory_questions import for_program
 from dsgen.asking.plan_questions.variations import KINDS, SOURCE, job_with, number, spelled, varied
 from dsgen.jobs.scenarios import Scenario
 from dsgen.planning.planner import Plan, plan
@@ -44,6 +45,14 @@ class Case(NamedTuple):
     def winner(self) -> str:
         """What wins: the strategy without its batch."""
         return describe(self.plan.chosen.strategy) if self.plan is not None else NOTHING
+
+
+class _Asked(NamedTuple):
+    """What is varied: a field of a scenario, and for which program."""
+
+    scenario: Scenario
+    field: str
+    target: str | None
 
 
 class Turn(NamedTuple):
@@ -102,7 +111,9 @@ class WhatIf:
         return tuple(one for one in said if not (one.startswith(f"{SOURCE}: ") and "changes nothing" in one))
 
 
-def what_if(scenario: Scenario, field: str, values: Sequence[Any], *, turning: bool = True) -> WhatIf:
+def what_if(
+    scenario: Scenario, field: str, values: Sequence[Any], *, turning: bool = True, target: str | None = None
+) -> WhatIf:
     """The best plan for each value of a field, and where the winner changes.
 
     Args:
@@ -110,6 +121,7 @@ def what_if(scenario: Scenario, field: str, values: Sequence[Any], *, turning: b
         field: A field of a scenario, or a path; see `variations.field_named`.
         values: Two values or more.
         turning: Whether it is searched where the winner changes.
+        target: The program that trains, where it is known.
 
     Raises:
         DsgenError: Fewer than two values, one that the field cannot have, or a job that has a plan for none of them.
@@ -127,21 +139,22 @@ def what_if(scenario: Scenario, field: str, values: Sequence[Any], *, turning: b
             todo=f"Name another one: {field}={told(distinct[0])},..." if len(distinct) == 1 else None,
         )
     refusals: list[DsgenError] = []
-    cases = [_case(scenario, field, value, refusals) for value in distinct]
+    asked = _Asked(scenario, field, target)
+    cases = [_case(asked, value, refusals) for value in distinct]
     if len(refusals) == len(cases):
         raise refusals[0]
     return WhatIf(
         field=field,
         cases=tuple(cases),
-        turns=tuple(_turns(scenario, field, cases) if turning else ()),
-        by_bandwidth=tuple(_by_bandwidth(scenario, cases) if turning and field == _NETWORK else ()),
+        turns=tuple(_turns(asked, cases) if turning else ()),
+        by_bandwidth=tuple(_by_bandwidth(asked, cases) if turning and field == _NETWORK else ()),
     )
 
 
-def _case(scenario: Scenario, field: str, value: Any, refusals: list[DsgenError]) -> Case:
+def _case(asked: _Asked, value: Any, refusals: list[DsgenError]) -> Case:
     """A value with its plan; a mistake that is not of the value alone is told with it."""
     try:
-        return Case(value, plan(job_with(scenario, field, value)))
+        return Case(value, plan(for_program(job_with(asked.scenario, asked.field, value), asked.target)))
     except DsgenError as error:
         if error.code in _WRONG:
             raise
@@ -149,9 +162,9 @@ def _case(scenario: Scenario, field: str, value: Any, refusals: list[DsgenError]
         return Case(value, None, "; ".join(filter(None, (error.what, error.must))), error.code)
 
 
-def _turns(scenario: Scenario, field: str, cases: Sequence[Case]) -> Iterator[Turn]:
+def _turns(asked: _Asked, cases: Sequence[Case]) -> Iterator[Turn]:
     numbers = [number(case.value) for case in cases]
-    step = _step(field, cases, [one for one in numbers if one is not None])
+    step = _step(asked.field, cases, [one for one in numbers if one is not None])
     if step is None or None in numbers:
         for before, after in itertools.pairwise(cases):
             if before.winner != after.winner:
@@ -163,7 +176,7 @@ def _turns(scenario: Scenario, field: str, cases: Sequence[Case]) -> Iterator[Tu
     def winner(value: float) -> str | None:
         """What wins at a number; None where it is no value that the job can have."""
         if value not in known:
-            known[value] = _known(_case(scenario, field, _said(value, like, step), []))
+            known[value] = _known(_case(asked, _said(value, like, step), []))
         return known[value]
 
     for low, high in itertools.pairwise(sorted(known)):
@@ -176,17 +189,17 @@ def _turns(scenario: Scenario, field: str, cases: Sequence[Case]) -> Iterator[Tu
             yield Turn(*words, searched)
 
 
-def _by_bandwidth(scenario: Scenario, cases: Sequence[Case]) -> Iterator[ByBandwidth]:
+def _by_bandwidth(asked: _Asked, cases: Sequence[Case]) -> Iterator[ByBandwidth]:
     """For each two networks that are neighbours by bandwidth and have different winners."""
     planned = [(case.plan.job.network.bandwidth_bytes_per_second, case) for case in cases if case.plan is not None]
     for (low, slower), (high, faster) in itertools.pairwise(sorted(planned, key=lambda pair: pair[0])):
         if low == high or slower.winner == faster.winner:
             continue
-        base = varied(scenario, _NETWORK, slower.value)
+        base = _Asked(varied(asked.scenario, _NETWORK, slower.value), _BANDWIDTH, asked.target)
 
         @functools.cache
-        def winner(value: float, base: Scenario = base) -> str | None:
-            return _known(_case(base, _BANDWIDTH, _said(value, _GIGABITS, 0.0), []))
+        def winner(value: float, base: _Asked = base) -> str | None:
+            return _known(_case(base, _said(value, _GIGABITS, 0.0), []))
 
         turns = (
             Turn(spelled(last, _GIGABITS), spelled(first, _GIGABITS), winner(last) or NOTHING, winner(first) or NOTHING,

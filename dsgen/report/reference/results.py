@@ -46,7 +46,7 @@ def plans(profile: catalog.Profile) -> str:
         batch = f"{chosen.micro_batch} x {replicas} x {chosen.accumulation} = {chosen.global_batch}"
         fit = f"{gib(memory.needed_bytes)} of {gib(memory.limit_bytes)} GiB, {memory.verdict.value}"
         rows.append([_link(model), cell(describe(chosen)), batch, fit, rounded(planned.chosen.speed)])
-    heads = ["model", "strategy", "micro-batch x replicas x steps", "GPU memory", "tokens/s/GPU"]
+    heads = ["model", "strategy", "micro-batch x replicas x accumulation", "GPU memory", "tokens/s/GPU"]
     gpus = _job(profile.name, MODELS[0]).world
     node = f"One full node ({gpus} GPU{'s' if gpus > 1 else ''}), nothing else said: "
     node += f"`dsgen plan --hw {profile.name} --model {MODELS[0]}`."
