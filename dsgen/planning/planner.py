@@ -18,7 +18,7 @@ from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["TIE", "Plan", "best", "compared", "contenders", "decide", "doubt", "offloaded", "plan"]
+__all__ = ["TIE", "WAITING", "Plan", "best", "compared", "contenders", "decide", "doubt", "offloaded", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # Our choices, of which no run tells: how much faster a part must be to be chosen with objective balanced. Offload

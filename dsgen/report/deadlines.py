@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsgen.asking.plan_questions.amounts import tokens_text
-from dsgen.asking.plan_questions.deadlines import Budget, Fleet, MetBy
+from dsgen.asking.plan_questions.deadlines import FASTER, Budget, Fleet, MetBy
 from dsgen.report.bars import rounded
 from dsgen.report.costs import seconds_text
 from dsgen.report.memory import wrapped
@@ -38,6 +38,7 @@ def text(answer: Budget, width: int = 80) -> str:
         *wrapped(f"{head}: {_count(fewest)}", width),
         *wrapped(_words(fewest), width),
         *wrapped(_sure(answer), width),
+        *(wrapped(_over_faster(answer.fewest, answer.faster), width) if answer.faster is not None else []),
         "",
     ]
     priced = fewest.price is not None
@@ -71,6 +72,13 @@ def _sure(answer: Budget) -> str:
     if answer.sure.gpus == answer.fewest.gpus:
         return "they meet it even at the slow end of the interval"
     return f"even at the slow end of the interval: {_count(answer.sure)}"
+
+
+def _over_faster(fewest: Fleet, faster: Fleet) -> str:
+    """What another network would save where GPUs wait for the one that there is."""
+    share, network = fewest.plan.chosen.cost.communication_share, fewest.plan.job.names.get("network", "the network")
+    fast = faster.plan.job.names.get("network", "one node") if faster.plan.job.nodes > 1 else "one node"
+    return f"they wait for {network} {share:.0%} of each step; over {fast}: {_count(faster)}, {_words(faster)}"
 
 
 def _row(fleet: Fleet, fewest: bool, width: int, beside: bool) -> Iterator[str]:
@@ -118,7 +126,8 @@ def _way(way: MetBy) -> str:
     assumed = " (assumed)" if any(said.startswith("no network named") for said in job.warnings) else ""
     over = f" over {job.names.get('network', 'a network')}{assumed}" if job.nodes > 1 else ""
     how = f"{_count(way.fleet)}{over}, {way.fleet.plan.chosen.strategy}"
-    return f"the fewest GPUs that meet it: {how}: {_words(way.fleet)}"
+    told = f"the fewest GPUs that meet it: {how}: {_words(way.fleet)}"
+    return told if way.faster is None else f"{told}; {_over_faster(way.fleet, way.faster)}"
 
 
 def fleet_data(fleet: Fleet, deadline_seconds: float | None = None, way: MetBy | None = None) -> dict[str, Any]:
@@ -135,8 +144,13 @@ def fleet_data(fleet: Fleet, deadline_seconds: float | None = None, way: MetBy |
         **({} if deadline_seconds is None else {"deadline_seconds": deadline_seconds,
                                                 "meets": fleet.seconds <= deadline_seconds}),
         **({} if way is None else {"fewest": fleet_data(way.fleet) if way.fleet else None,
-                                   "refused": way.refused or None}),
+                                   "refused": way.refused or None,
+                                   "faster_network": _faster_data(way.faster, deadline_seconds)}),
     }  # fmt: skip
+
+
+def _faster_data(fleet: Fleet | None, deadline_seconds: float | None) -> dict[str, Any] | None:
+    return None if fleet is None else {"network": FASTER, **fleet_data(fleet, deadline_seconds)}
 
 
 def data(answer: Budget) -> dict[str, Any]:
@@ -146,6 +160,7 @@ def data(answer: Budget) -> dict[str, Any]:
         "deadline_seconds": answer.deadline_seconds,
         "fewest": answer.fewest.gpus,
         "sure": answer.sure.gpus if answer.sure is not None else None,
+        "faster_network": _faster_data(answer.faster, answer.deadline_seconds),
         "fleets": [
             {
                 **fleet_data(fleet, answer.deadline_seconds),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run
 
 import dsgen
 from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of, tokens_text
@@ -181,3 +183,46 @@ def test_a_negative_price_is_refused() -> None:
 
 def test_tokens_are_told_as_people_say_them() -> None:
     assert [tokens_text(tokens) for tokens in (5, 1500, 3 * 10**11, 15 * 10**11)] == ["5", "1.5K", "300B", "1.5T"]
+
+
+def test_where_gpus_wait_for_the_network_a_faster_one_and_a_whole_node_are_said() -> None:
+    """8B over 25 Gb/s: 376 GPUs that wait 96 % of each step, where 16 over 200 Gb/s do, and 8 take twice the time."""
+    job = {"hw": "a100-80g", "model": "llama-3.1-8b"}
+
+    slow = dsgen.fewest_gpus(job, "15B", "3d")
+    fast = dsgen.fewest_gpus({**job, "network": "ib-hdr-200g"}, "15B", "3d")
+
+    assert slow.faster is not None
+    assert slow.faster.gpus == fast.fewest.gpus < slow.fewest.gpus / 10
+    assert slow.faster.plan.job.names["network"] == "ib-hdr-200g"
+    assert 8 in [fleet.gpus for fleet in slow.fleets]
+    assert fast.faster is None
+    assert dsgen.fewest_gpus(job, "1B", "7d").faster is None
+
+
+def test_the_screen_says_what_a_faster_network_saves() -> None:
+    asked = (
+        "plan",
+        "--hw",
+        "a100-80g",
+        "--model",
+        "llama-3.1-8b",
+        "--gpus",
+        "auto",
+        "--tokens",
+        "15B",
+        "--deadline",
+        "3d",
+    )
+
+    told, data = " ".join(run(*asked).out.split()), json.loads(run(*asked, "--format", "json").out)
+
+    assert "they wait for ethernet-25g 96% of each step; over ib-hdr-200g: 16 GPUs (2 x 8)" in told
+    assert (data["faster_network"]["network"], data["faster_network"]["gpus"]) == ("ib-hdr-200g", 16)
+    named = json.loads(run(*asked, "--format", "json", "--network", "ib-hdr-200g").out)
+    assert named["faster_network"] is None
+    missed = ("plan", *asked[1:5], "--gpus", "8", *asked[7:])
+    said, told = " ".join(run(*missed).out.split()), json.loads(run(*missed, "--format", "json").out)
+    assert "over ethernet-25g (assumed), ZeRO-2" in said
+    assert "over ib-hdr-200g: 16 GPUs (2 x 8)" in said
+    assert told["training"]["faster_network"]["gpus"] == 16

@@ -9,22 +9,36 @@ import attrs
 
 from dsgen.asking.memory_questions import for_program
 from dsgen.asking.plan_questions.amounts import tokens_of, tokens_text
+from dsgen.asking.plan_questions.variations import varied
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.assembly import SPREAD, assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
-from dsgen.planning.planner import Plan, contenders, decide, plan
+from dsgen.planning.planner import WAITING, Plan, contenders, decide, plan
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Network
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["MOST_NODES", "Budget", "Fleet", "MetBy", "fewest_gpus", "said_tokens", "training_time", "what_meets"]
+__all__ = [
+    "FASTER",
+    "MOST_NODES",
+    "Budget",
+    "Fleet",
+    "MetBy",
+    "fewest_gpus",
+    "said_tokens",
+    "training_time",
+    "what_meets",
+]
 
 MOST_NODES = 1024  # more are not tried
 # How much faster a GPU may be among more of its kind, by a larger micro-batch or less offload: sizes that are too few
 # even then are passed by.
 RISE = 2.0
+# The network with which another answer is given where GPUs wait for a slower one more than for anything else: one port
+# of the slowest InfiniBand that is still sold for training (our choice).
+FASTER = "ib-hdr-200g"
 _SOURCE = "--gpus auto"
 _HOUR = 3600
 _UNITS = ((86_400, "days"), (_HOUR, "h"), (60, "min"))
@@ -80,7 +94,8 @@ class Budget:
         deadline_seconds: The time there is.
         fewest: The fewest that meet it.
         sure: The fewest that meet it even at the slow end of the interval; None where no number does.
-        fleets: These and some others, the smallest first.
+        fleets: These and some others, the smallest first; one whole node is among them where the fewest are more.
+        faster: The fewest over FASTER, where these wait for a slower network more than for anything else.
     """
 
     tokens: int
@@ -88,13 +103,15 @@ class Budget:
     fewest: Fleet
     sure: Fleet | None
     fleets: tuple[Fleet, ...]
+    faster: Fleet | None = None
 
 
 class MetBy(NamedTuple):
-    """What would meet a deadline: the fewest GPUs, or why no number of them does."""
+    """What would meet a deadline: the fewest GPUs, or why no number of them does; and the fewest over FASTER."""
 
     fleet: Fleet | None
     refused: str
+    faster: Fleet | None = None
 
 
 def said_tokens(job: Job, step: int | None = None) -> int | None:
@@ -145,7 +162,8 @@ def training_time(planned: Plan, tokens: int) -> Fleet:
 def what_meets(scenario: Scenario, tokens: int, deadline_seconds: float, target: str | None = None) -> MetBy:
     """The fewest GPUs that meet a deadline which others miss, or why none do; as `fewest_gpus`."""
     try:
-        return MetBy(fewest_gpus(scenario, tokens, deadline_seconds, target).fewest, "")
+        budget = fewest_gpus(scenario, tokens, deadline_seconds, target)
+        return MetBy(budget.fewest, "", budget.faster)
     except DsgenError as error:
         said = "; ".join(filter(None, (error.what, error.must)))
         return MetBy(None, " ".join(filter(None, (f"{said}.", error.todo))))
@@ -178,11 +196,26 @@ def fewest_gpus(scenario: Scenario, tokens: int | None, deadline_seconds: float,
     training_time(fewest.plan, tokens)
     sure = sizes.least(need / speed_interval(job)[0])
     chosen = {fewest.gpus: fewest}
-    for other in (sure, sizes.smallest(), sizes.near(fewest.gpus / 2), sizes.near(fewest.gpus * 2)):
+    node = min(fewest.gpus, job.hardware.gpus_per_node)
+    others = (sizes.smallest(), sizes.near(fewest.gpus / 2), sizes.near(fewest.gpus * 2), sizes.near(node))
+    for other in (sure, *others):
         if other is not None:
             chosen[other.gpus] = other
     fleets = tuple(chosen[gpus] for gpus in sorted(chosen))
-    return Budget(tokens=tokens, deadline_seconds=deadline_seconds, fewest=fewest, sure=sure, fleets=fleets)
+    faster = _over_faster(scenario, sizes, fewest, need, target)
+    return Budget(
+        tokens=tokens, deadline_seconds=deadline_seconds, fewest=fewest, sure=sure, fleets=fleets, faster=faster
+    )
+
+
+def _over_faster(scenario: Scenario, sizes: "_Sizes", fewest: Fleet, need: float, target: str | None) -> Fleet | None:
+    """The fewest GPUs over FASTER, where so many wait for a slower network."""
+    if fewest.plan.job.nodes == 1 or fewest.plan.chosen.cost.communication_share <= WAITING:
+        return None
+    job = for_program(_of_two_nodes(varied(scenario, "network", FASTER)), target)
+    if job.network.bandwidth_bytes_per_second <= fewest.plan.job.network.bandwidth_bytes_per_second:
+        return None
+    return _Sizes(job=job, tokens=sizes.tokens, sizes=sizes.sizes).least(need)
 
 
 @attrs.frozen(kw_only=True, eq=False)
