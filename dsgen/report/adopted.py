@@ -65,7 +65,7 @@ def _otherwise(made: Adoption) -> Iterator[str]:
         return
     chosen = made.own.strategy
     takes = (
-        f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {chosen.accumulation} accumulation, {chosen.precision}"
+        f"{describe(chosen)}, micro-batch {chosen.micro_batch} x accumulation {chosen.accumulation}, {chosen.precision}"
     )
     if expandable(made.own.job) and not expandable(made.question.job):
         takes += ", with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, without which it is counted above"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -109,3 +110,24 @@ def test_the_page_of_a_run_says_what_a_checkpoint_takes(tmp_path: Path, monkeypa
     assert size == pytest.approx(14 * 6.74e9 / 2**30, rel=0.16)
     assert "a step takes longer than expected" in slow
     assert not re.search(r"above 1\d\d %|every 1 steps", page + slow)
+
+
+@pytest.mark.parametrize(("gpus", "what"), [("1", "copies to and from RAM"), ("8", "communication")])
+def test_what_overlap_comm_puts_beside_backward_is_named(
+    gpus: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One GPU has nobody to communicate with: what gains there is the way of offloaded parameters."""
+    monkeypatch.chdir(tmp_path)
+    zero = {
+        "stage": 3,
+        "overlap_comm": False,
+        "offload_param": {"device": "cpu"},
+        "offload_optimizer": {"device": "cpu"},
+    }
+    config = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 16, "bf16": {"enabled": True}}
+    optimizer = {"type": "AdamW", "params": {"lr": 2e-5}}
+    Path("ds.json").write_text(json.dumps({**config, "optimizer": optimizer, "zero_optimization": zero}))
+
+    told = words("plan", "--hw", "a100-80g", "--model", "llama-3.1-8b", "--gpus", gpus, "--config", "ds.json")
+
+    assert f"{what} beside backward" in told

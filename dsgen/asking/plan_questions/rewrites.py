@@ -92,7 +92,8 @@ def _sizes(question: Question, before: Strategy, after: Strategy) -> Iterator[Re
     changed = {name: size for name, size in after.buffers._asdict().items() if size != own[name]}
     if "overlap_comm" in changed:
         on = after.buffers.overlap_comm
-        words = f"communication {'beside backward' if on else 'after backward, not beside it'}"
+        what = "communication" if question.job.world > 1 else "copies to and from RAM"
+        words = f"{what} {'beside backward' if on else 'after backward, not beside it'}"
         yield Rewrite(words, {f"{_ZERO}.overlap_comm": on})
     if "secondary" in changed:
         words = f"each {after.buffers.secondary} GPUs hold a second copy of the parameters (hpZ)"
