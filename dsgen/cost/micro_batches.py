@@ -72,6 +72,32 @@ class Pass(NamedTuple):
         return self.products + self.attention + self.memory + self.waits
 
 
+class _Kernels(NamedTuple):
+    """What of a training decides which kernels run: jobs that differ in anything else have one timing.
+
+    Attributes:
+        method, attention, flash_attention, torch, chunked_loss, lora_rank, lora_targets, reentrant: As the training has
+            them.
+        drops: Adapters drop elements of their input.
+        embeddings: Copies of embedding and head are trained beside adapters.
+        narrow: No adapter is in fp32.
+        loops: A mixture's experts run one after another.
+    """
+
+    method: str
+    attention: str
+    flash_attention: int
+    torch: str | None
+    chunked_loss: bool
+    lora_rank: int
+    lora_targets: tuple[str, ...]
+    drops: bool
+    embeddings: bool
+    narrow: bool
+    reentrant: bool
+    loops: bool
+
+
 class Passes(NamedTuple):
     """A micro-batch, part by part in the order in which its passes run.
 
@@ -101,15 +127,34 @@ def passes(job: Job, strategy: Strategy) -> Passes:
     """The passes of a job's micro-batch under a strategy."""
     lengths = (job.seq_len, job.target_len)
     ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
-    training = recomputed(job.training, strategy.stage, job.version)
+    kernels = _kernels(job.model, recomputed(job.training, strategy.stage, job.version), strategy.stage == 3)
     ranks = job.world // strategy.tp if job.model.experts_apart and strategy.stage == 3 else 1
-    return _passes(job.model, training, job.hardware, *lengths, *ways, ranks)
+    return _passes(job.model, kernels, job.hardware, *lengths, *ways, ranks)
+
+
+@functools.lru_cache(maxsize=256)
+def _kernels(model: Model, training: Training, zero3: bool) -> _Kernels:
+    wide = zero3 and training.method == "lora" and not narrow_adapters(training)
+    return _Kernels(
+        training.method,
+        training.attention,
+        training.flash_attention,
+        training.torch,
+        training.chunked_loss,
+        training.lora_rank,
+        training.lora_targets,
+        training.lora_dropout > 0,
+        training.lora_train_embeddings,
+        not wide,
+        training.reentrant,
+        loops_over_experts(model, training),
+    )
 
 
 @functools.lru_cache(maxsize=_CACHED)
 def _passes(
     model: Model,
-    training: Training,
+    kernels: _Kernels,
     hardware: Hardware,
     seq_len: int,
     target_len: int,
@@ -121,10 +166,10 @@ def _passes(
     ranks: int,
 ) -> Passes:
     """As `passes`, of what they depend on; `ranks` gather experts that have tensors of their own."""
-    full, node = training.method == "full", node_rates(hardware, ALONE)
+    full, node = kernels.method == "full", node_rates(hardware, ALONE)
     # Where all is trained, a second forward changes nothing of the other passes: one recording serves both, and stage 3
     # too, whose linear layers run to their end where others stop when all that backward needs is there again.
-    every = (model, training, hardware, seq_len, target_len, precision, tp, batch)
+    every = (model, kernels, hardware, seq_len, target_len, precision, tp, batch)
     ahead: list[Pass] = []
     back: list[Pass] = []
     for part, forward, again, backward in _timed(*every, checkpointing or full, zero3 and not full):
@@ -153,7 +198,7 @@ _Seconds = tuple[float, float, float, float]  # of products, attention and memor
 @functools.lru_cache(maxsize=_CACHED)
 def _timed(
     model: Model,
-    training: Training,
+    kernels: _Kernels,
     hardware: Hardware,
     seq_len: int,
     target_len: int,
@@ -166,20 +211,20 @@ def _timed(
     """Every part with the seconds of its forward, its second forward and its backward."""
     node = node_rates(hardware, ALONE)
     kernel = UNFUSED
-    if training.attention != "eager":
-        release, torch = training.flash_attention, training.torch
-        kernel = fused_kernel(training.attention, node.architecture, release=release, torch=torch)
+    if kernels.attention != "eager":
+        release, torch = kernels.flash_attention, kernels.torch
+        kernel = fused_kernel(kernels.attention, node.architecture, release=release, torch=torch)
     spent = functools.partial(_spent, node, batch, precision, kernel)
     return tuple(
         (part, spent(part.forward, "forward"), spent(part.again, "forward"), spent(part.backward, "backward"))
-        for part in _parts(model, training, seq_len, target_len, precision, tp, checkpointing, zero3)
+        for part in _parts(model, kernels, seq_len, target_len, precision, tp, checkpointing, zero3)
     )
 
 
 @functools.lru_cache(maxsize=_CACHED)
 def _parts(
     model: Model,
-    training: Training,
+    kernels: _Kernels,
     seq_len: int,
     target_len: int,
     precision: str,
@@ -191,24 +236,24 @@ def _parts(
     parts = work(
         model,
         precision=precision,
-        attention=training.attention,
+        attention=kernels.attention,
         seq_len=seq_len,
         tp=tp,
-        method=training.method,
+        method=kernels.method,
         checkpointing=checkpointing,
-        chunked_loss=training.chunked_loss,
-        lora_rank=training.lora_rank,
-        lora_targets=training.lora_targets,
+        chunked_loss=kernels.chunked_loss,
+        lora_rank=kernels.lora_rank,
+        lora_targets=kernels.lora_targets,
         zero3=zero3,
-        drops=training.lora_dropout > 0,
-        embeddings=training.lora_train_embeddings,
-        narrow=narrow_adapters(training),
+        drops=kernels.drops,
+        embeddings=kernels.embeddings,
+        narrow=kernels.narrow,
         target_len=target_len or None,
-        reentrant=training.reentrant,
+        reentrant=kernels.reentrant,
     ).parts
-    if not loops_over_experts(model, training):
+    if not kernels.loops:
         return parts
-    item, packed = FP32 if precision == "fp32" else HALF, model.experts_apart and quantized(model, training.method)
+    item, packed = FP32 if precision == "fp32" else HALF, model.experts_apart and quantized(model, kernels.method)
     return tuple(looped(part, model, seq_len, item, packed) for part in parts)
 
 

@@ -99,7 +99,8 @@ def work(
     ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops)
     targets = target_len or seq_len
     trains, again = embeddings and method != "full", reentrant and checkpointing
-    return _work(model, precision, attention, seq_len, *ways, trains, narrow, targets, again)
+    thin = narrow or not zero3 or method != "lora"  # no other adapters are ever wide
+    return _work(model, precision, attention, seq_len, *ways, trains, thin, targets, again)
 
 
 @functools.lru_cache(maxsize=_CACHED)

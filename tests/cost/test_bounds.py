@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import statistics
 
+import attrs
 import pytest
 
 from dsgen.cost import cost, most_speed
+from dsgen.cost.micro_batches import passes
 from dsgen.planning.candidates import search
+from dsgen.planning.planner import plan
 
 JOBS = [
     ("a100-40g", "7b", {}, {"gpus": 8}),
@@ -36,3 +39,22 @@ def test_no_strategy_is_faster_than_it_can_be(make_job, card, model, training, c
     assert strategies
     assert [pair for pair in speeds if pair[0] > pair[1]] == []
     assert statistics.median(most / speed for speed, most in speeds) < 1.3, "a bound that tells nothing prunes nothing"
+
+
+def test_what_decides_no_kernel_is_timed_once(make_job):
+    """Other states, threads or types of adapters below stage 3 run the same kernels: one timing serves all of them."""
+    facts = {"training.method": "lora", "cluster.gpus": 8}
+    job = make_job("a100-80g", "llama-3.1-8b", **facts)
+    two, three = (
+        plan(make_job("a100-80g", "llama-3.1-8b", **facts, **{"training.zero_stage": stage})) for stage in (2, 3)
+    )
+
+    def timed(strategy, **other):
+        return passes(attrs.evolve(job, training=attrs.evolve(job.training, **other)), strategy)
+
+    for strategy in (two.chosen.strategy, three.chosen.strategy):
+        for other in ({"optimizer": "AdamW8bit"}, {"launcher": "bound"}, {"global_batch": 8}):
+            assert timed(strategy, **other) is timed(strategy)
+    assert timed(two.chosen.strategy, lora_fp32=False) is timed(two.chosen.strategy)
+    assert timed(three.chosen.strategy, lora_fp32=False).seconds < timed(three.chosen.strategy).seconds
+    assert timed(two.chosen.strategy, chunked_loss=True).memory != timed(two.chosen.strategy).memory

@@ -123,7 +123,8 @@ def activations(
     targets = target_len or seq_len
     trains = embeddings and method != "full"
     again = reentrant and checkpointing
-    return _activations(model, precision, attention, seq_len, *settings, trains, targets, narrow, again)
+    thin = narrow or not zero3 or method != "lora"  # no other adapters are ever wide
+    return _activations(model, precision, attention, seq_len, *settings, trains, targets, thin, again)
 
 
 @functools.lru_cache(maxsize=_CACHED)
