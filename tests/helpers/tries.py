@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["tries"]
+__all__ = ["all_of_them", "tries"]
 
 _SHARE = 3  # of the examples, one in so many is tried on every change
 _ALL = "DSGEN_EXAMPLES"  # "all" in `nox -s whole`, which `nox -s everything` runs
+
+
+def all_of_them() -> bool:
+    """Whether everything is tried, as at night."""
+    return os.environ.get(_ALL) == "all"
 
 
 def tries(most: int) -> int:
@@ -16,4 +21,4 @@ def tries(most: int) -> int:
     For laws that dozens of examples never broke: the one of memory that was wrong held on 60, and a search through
     9,000 broke it, as 1 in 400 did.
     """
-    return most if os.environ.get(_ALL) == "all" else -(-most // _SHARE)
+    return most if all_of_them() else -(-most // _SHARE)
