@@ -10,7 +10,7 @@ from typing import Any
 from dsgen.proving import children
 from dsgen.shapes.errors import DsgenError, mistake
 
-__all__ = ["ask"]
+__all__ = ["apart", "ask"]
 
 _SERVER = "simulate.__main__"
 # Sections that make DeepSpeed write or measure, and hold no tensor.
@@ -31,13 +31,13 @@ def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict
     """
     with children.start(python, _SERVER, "simulate") as child:
         try:
-            question = {**request, "config": _apart(request["config"], str(child.folder))}
+            question = {**request, "config": apart(request["config"], str(child.folder))}
             return child.ask(question, timeout_seconds, last=True)
         except children.LostError as error:
             raise _lost(error, timeout_seconds) from None
 
 
-def _apart(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
+def apart(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
     """The config without what observes a run, and with its files in a folder."""
     used: dict[str, Any] = json.loads(json.dumps(config))
     for name in _OBSERVERS:

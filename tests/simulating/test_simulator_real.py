@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulations
 from simulated import MODEL
 
 import dsgen
@@ -19,7 +20,7 @@ from dsgen import simulating
 from dsgen.cli import main
 from dsgen.memory.evaluating import evaluation
 from dsgen.shapes.errors import DsgenError
-from dsgen.simulating import Options, from_config
+from dsgen.simulating import Options, child, from_config
 
 pytestmark = pytest.mark.proof
 
@@ -38,6 +39,16 @@ def run(*arguments: str) -> int:
         main(["simulate", *arguments])
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A server is asked, which answers as a process of its own does (engine/test_simulate_real.py)."""
+
+    def ask(request: dict[str, Any], python: str, timeout_seconds: float) -> dict[str, Any]:
+        return simulations.simulate({**request, "config": child.apart(request["config"], str(tmp_path))})
+
+    monkeypatch.setattr(child, "ask", ask)
 
 
 def test_a_scenario_runs_from_its_profiles_to_the_peak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +73,7 @@ def test_a_scenario_runs_from_its_profiles_to_the_peak(tmp_path: Path, capsys: p
     assert [one["phase"] for one in time["phases"]] == [*["input", "forward", "backward", "step"] * 2]
 
 
+@pytest.mark.usefixtures("served")
 def test_an_evaluation_runs_behind_every_step_and_takes_what_the_instant_model_says() -> None:
     """A larger batch than that of training, whose logits no backward asks for."""
     rendered = dsgen.render({"hw": "a100-80g", "model": "qwen2.5-0.5b", "zero_stage": 3, "seq_len": 512})
@@ -76,6 +88,7 @@ def test_an_evaluation_runs_behind_every_step_and_takes_what_the_instant_model_s
     assert ours.parts["gathered parameters"] == pytest.approx(behind[-1].gpu["gathered parameters"], rel=0.002)
 
 
+@pytest.mark.usefixtures("served")
 def test_a_config_runs_with_what_the_trainer_fills_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Offloaded states of 2 x 4 bytes and master weights of 4 for each element of a rank's share, on the node."""
     (tmp_path / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
@@ -99,6 +112,7 @@ def test_a_config_runs_with_what_the_trainer_fills_in(tmp_path: Path, capsys: py
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("served")
 def test_files_on_the_drives_are_counted() -> None:
     """Stage 3 swaps master weights, two moments and the gradient, 4 bytes each; a tensor below 1 MiB stays."""
     swap = {"device": "nvme", "nvme_path": "/local_nvme", "buffer_count": 12}
@@ -112,6 +126,7 @@ def test_files_on_the_drives_are_counted() -> None:
     assert 3 * 4 < found.estimate.nvme.peak_bytes / found.engine["parameters"] <= 4 * 4 * 1.05
 
 
+@pytest.mark.usefixtures("served")
 def test_deepspeeds_own_refusal_names_phase_and_place() -> None:
     request = from_config({**STAGE_3, "train_batch_size": 7}, model=MODEL, world_size=8)
 
@@ -123,6 +138,7 @@ def test_deepspeeds_own_refusal_names_phase_and_place() -> None:
     assert "dsgen lint: train_batch_size 7" in str(told.value)
 
 
+@pytest.mark.usefixtures("served")
 def test_an_unknown_model_type_is_no_traceback() -> None:
     request = from_config(STAGE_3, model={**MODEL, "model_type": "lama"}, world_size=8)
 
@@ -142,6 +158,7 @@ def test_7b_on_64_gpus_is_cheap() -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < CPU_SECONDS
 
 
+@pytest.mark.usefixtures("served")
 def test_a_lora_run_holds_states_of_the_adapters_alone() -> None:
     found = simulating.simulate(
         from_config(STAGE_3, model=MODEL, world_size=4, options=Options(method="lora", lora_rank=4, steps=1))
