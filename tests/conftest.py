@@ -48,6 +48,7 @@ ACROSS_PYTHONS = (
     "memory/test_memory.py",
     "shapes",
 )
+ONLY_PROOFS = "\npytestmark = pytest.mark.proof\n"  # in a file of which every test is one
 OTHERS = (10, 12, 13)  # of Python 3: beside the one that runs everything
 FEW = 2  # cases of a test, which each of the others runs; of more it runs its share
 
@@ -173,6 +174,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not lacks and (named := [one for one in asked if one in ("proof", "launch", "operators")]):
         text = collection_path.read_text("utf-8")
         lacks = any(f"pytest.mark.{one}" not in text for one in named)
+    if not lacks and "not proof" in asked:  # a file of proofs alone works out its cases when it is imported
+        lacks = ONLY_PROOFS in collection_path.read_text("utf-8")
     return True if lacks else None
 
 
