@@ -129,8 +129,10 @@ def test_plan_why_and_memory_say_what_the_program_decides() -> None:
     assert why.startswith("training.kbit_fp32 = never\n  --target ms-swift  never")
     told = run("memory", *words, "--target", "ms-swift").out
     assert "--target ms-swift: kbit fp32 never, loading gpu" in told
-    asked = run("plan", *words, "--target", "ms-swift", "--what-if", "seq_len=256,512")
-    assert "--target does nothing" in asked.err
+    for target, peak in peaks.items():
+        lengths = ("--what-if", "seq_len=256,512", "--format", "json")
+        cases = json.loads(run("plan", *words, "--target", target, *lengths).out)["cases"]
+        assert cases[0]["chosen"]["memory"]["gpu"]["peak_bytes"] == peak
 
 
 @pytest.mark.parametrize(("card", "kernel"), [("t4-16g", "sdpa"), ("rtx3090-24g", "flash")])
