@@ -44,7 +44,7 @@ sys.path.append(str(FOLDER.parent))  # golden/ is a folder of the checkout, not 
 from golden.machine import CONTROL, control_slowness, cpu_seconds, import_slowness  # noqa: E402
 
 RESULTS = FOLDER / "results.json"
-PACKAGES = ("dsgen", "attrs", "click", "ruamel.yaml")
+PACKAGES = ("dsgen", "attrs", "cattrs", "click", "ruamel.yaml")
 
 SERIES = 3  # of cold starts, of which the lowest counts
 CLEARLY = 0.95  # of a bound: medians of two series differ by less, and so does the control

@@ -9,7 +9,7 @@ Without a GPU everything before the first CUDA call is run, and what was not run
 On a machine that has a GPU but no network: collect wheels where there is one, with the Python of the other, by
 
     DS_BUILD_OPS=0 pip wheel --no-deps -w wheels deepspeed==0.19.8 peft accelerate
-    pip download -d wheels transformers attrs click rich ruamel.yaml tomli \
+    pip download -d wheels transformers attrs cattrs click rich ruamel.yaml tomli \
         ninja hjson msgpack py-cpuinfo psutil pydantic einops
 
 carry the folder beside the checkout, and there (torch and nvcc are the machine's own; DeepSpeed builds its operators)

@@ -1,14 +1,16 @@
 """One section of a tree to its frozen class: exact types, units and bounds, nothing coerced.
 
-Each field is read by its type and what it declares (`shapes.profiles.fact`); what is wrong comes back field by field.
+The only module that imports cattrs. Each field's type goes to it with what the field declares (`shapes.profiles.fact`)
+as an annotation; the hooks are registered by predicates of such types, and what is wrong comes back field by field.
 """
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args
 
 import attrs
+import cattrs
 
 from dsgen.shapes.errors import DsgenError, joined, mistake, nearest
 from dsgen.shapes.layers import Origin, Provenance, show
@@ -21,7 +23,7 @@ from dsgen.shapes.units import UNITS, parse
 __all__ = ["structure"]
 
 T = TypeVar("T")
-Hook = Callable[[Any], Any]
+Hook = Callable[[Any, Any], Any]
 
 
 def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance: Provenance) -> T:
@@ -33,27 +35,10 @@ def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance:
     raw = tree.get(section, {})
     if not isinstance(raw, Mapping):
         raise mistake(f"{section} is {show(raw)}", must="it must be a map", where=provenance.where(section))
-    fields = _fields(cast(type, shape))
-    given: dict[str, Any] = {}
-    problems: list[tuple[Origin | None, DsgenError]] = []
-    for key, (name, needed, read) in fields.items():
-        path = f"{section}.{key}"
-        if key not in raw:
-            if needed:
-                problems.append(_missing(path, provenance))
-            continue
-        try:
-            given[name] = read(raw[key])
-        except _WrongError as error:
-            where = provenance.where(path)
-            told = mistake(f"{path} is {show(error.value)}", must=error.must, where=where, todo=error.todo)
-            problems.append((where, told))
-    for key in sorted(raw.keys() - fields):
-        where = provenance.where(f"{section}.{key}")
-        problems.append((where, mistake(f"{section} has no {key}", where=where, code="unknown-name")))
-    if problems:
-        raise _together(problems)
-    return cast(T, _shared(shape(**given)))
+    try:
+        return cast(T, _shared(_converter().structure(dict(raw), shape)))
+    except cattrs.ClassValidationError as group:
+        raise _together(list(_problems(group, section, provenance))) from None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -62,8 +47,28 @@ def _shared(value: object) -> object:
     return value
 
 
-def _missing(path: str, provenance: Provenance) -> tuple[Origin | None, DsgenError]:
-    """The mistake of a field that is not given, and where it was deleted."""
+def _problems(
+    group: cattrs.ClassValidationError, section: str, provenance: Provenance
+) -> Iterator[tuple[Origin | None, DsgenError]]:
+    """What cattrs has found, field by field: each mistake, and where it was written."""
+    by_field, others = group.group_exceptions()
+    for error, note in by_field:
+        yield _problem(error, f"{section}.{yaml_name(note.name)}", provenance)
+    for error in others:
+        if not isinstance(error, cattrs.ForbiddenExtraKeysError):
+            raise error
+        for key in sorted(error.extra_fields):
+            where = provenance.where(f"{section}.{key}")
+            yield where, mistake(f"{section} has no {key}", where=where, code="unknown-name")
+
+
+def _problem(error: Exception, path: str, provenance: Provenance) -> tuple[Origin | None, DsgenError]:
+    """The mistake of one field, and where it was written."""
+    if isinstance(error, _WrongError):
+        where = provenance.where(path)
+        return where, mistake(f"{path} is {show(error.value)}", must=error.must, where=where, todo=error.todo)
+    if not isinstance(error, KeyError):
+        raise error
     if (deleted := provenance.winner(path)) is not None:
         what = f"{path} is deleted by {deleted.path}: null"
         return deleted.origin, mistake(what, must="it must be given", where=deleted.origin, code="missing")
@@ -91,7 +96,7 @@ def _together(problems: list[tuple[Origin | None, DsgenError]]) -> DsgenError:
 
 
 class _WrongError(Exception):
-    """A value that its field refuses."""
+    """A value that its field refuses; cattrs knows the field, and the section its place."""
 
     def __init__(self, value: Any, must: str, todo: str | None = None) -> None:
         super().__init__(must)
@@ -99,7 +104,7 @@ class _WrongError(Exception):
 
 
 class _Declared(NamedTuple):
-    """What a field declares of the values written for it."""
+    """What a field declares of the values written for it; it annotates the field's type."""
 
     unit: str | None
     choices: tuple[str, ...]
@@ -108,49 +113,92 @@ class _Declared(NamedTuple):
     below: float | None
 
 
-@functools.cache
-def _fields(shape: type) -> dict[str, tuple[str, bool, Hook]]:
-    """Keys of a class, without the units of its fields: the field's name, whether it must be given, how it is read."""
-    fields = attrs.fields(cast("type[attrs.AttrsInstance]", shape))
-    return {yaml_name(one.name): (one.name, one.default is attrs.NOTHING, _hook(one)) for one in fields}
-
-
-def _hook(field: "attrs.Attribute[Any]") -> Hook:
-    """How the value of a field is read: by its type and what it declares."""
+def _declared(field: "attrs.Attribute[Any]") -> Any:
+    """A field's type with what it declares: int -> Annotated[int, ...], int | None -> Annotated[int, ...] | None."""
     key = yaml_name(field.name)
     unit = next((unit for unit in UNITS if field.name == f"{key}_{unit}"), None)
-    declared = _Declared(unit, **{name: field.metadata[name] for name in ("choices", "minimum", "above", "below")})
+    bounds = {name: field.metadata[name] for name in ("choices", "minimum", "above", "below")}
     optional = type(None) in get_args(field.type)
-    own: Any = next(kind for kind in get_args(field.type) if kind is not type(None)) if optional else field.type
-    read = _of_type(own, declared)
-    return (lambda value: None if value is None else read(value)) if optional else read
+    own = next(kind for kind in get_args(field.type) if kind is not type(None)) if optional else field.type
+    annotated: Any = Annotated[own, _Declared(unit, **bounds)]
+    return annotated | None if optional else annotated
 
 
-def _of_type(kind: Any, declared: _Declared) -> Hook:
-    """How a value of a type is read that is given."""
-    if declared.unit is not None:
-        return _quantity_hook(kind, declared.unit, declared)
-    if declared.choices:
-        return _choice_hook(declared)
-    plain: dict[Any, Callable[[_Declared], Hook]] = {
-        bool: _bool_hook,
-        str: _text_hook,
-        int: _count_hook,
-        float: _number_hook,
-        tuple[str, ...]: _names_hook,
+def _is_declared(kind: Any) -> bool:
+    return isinstance(_declaration(kind), _Declared)
+
+
+def _declaration(kind: Any) -> Any:
+    """What is declared of a type that `_declared` made; None of another."""
+    return next((item for item in getattr(kind, "__metadata__", ()) if isinstance(item, _Declared)), None)
+
+
+def _is_of(base: type) -> Callable[[Any], bool]:
+    return lambda kind: _is_declared(kind) and get_args(kind)[0] is base
+
+
+@functools.lru_cache(maxsize=1)
+def _converter() -> cattrs.BaseConverter:
+    """The converter of every section; what is registered last is asked first."""
+    converter = cattrs.BaseConverter()
+    for predicate, factory in (
+        (attrs.has, _section_hook),
+        (_is_of(bool), _bool_hook),
+        (_is_of(str), _text_hook),
+        (_is_of(int), _count_hook),
+        (_is_of(float), _number_hook),
+        (lambda kind: _is_declared(kind) and get_args(kind)[0] == tuple[str, ...], _names_hook),
+        (lambda kind: _is_declared(kind) and bool(_declaration(kind).choices), _choice_hook),
+        (lambda kind: _is_declared(kind) and _declaration(kind).unit is not None, _quantity_hook),
+        (lambda kind: any(map(_is_declared, get_args(kind))), _optional_hook),
+    ):
+        converter.register_structure_hook_factory(predicate, factory)
+    return converter
+
+
+def _section_hook(shape: Any, converter: cattrs.BaseConverter) -> Hook:
+    """A map to its class: keys without the units of the fields, each value by the hook of its field's type.
+
+    cattrs would write and compile a function for each class, which takes a hundred times as long as to call it once.
+    """
+    fields = {
+        yaml_name(field.name): (field, converter.get_structure_hook(_declared(field))) for field in attrs.fields(shape)
     }
-    return plain[kind](declared)
+
+    def read(tree: Mapping[str, Any], _: Any) -> Any:
+        given: dict[str, Any] = {}
+        wrong: list[Exception] = []
+        for key, (field, hook) in fields.items():
+            try:
+                if key in tree or field.default is attrs.NOTHING:
+                    given[field.name] = hook(tree[key], None)
+            except (_WrongError, KeyError) as error:  # noqa: PERF203 - every field of it
+                error.__notes__ = [cattrs.AttributeValidationNote(key, field.name, field.type)]  # type: ignore[union-attr]
+                wrong.append(error)
+        if unknown := tree.keys() - fields:
+            wrong.append(cattrs.ForbiddenExtraKeysError(None, shape, unknown))
+        if wrong:
+            raise cattrs.ClassValidationError(f"reading {shape.__name__}", wrong, shape)
+        return shape(**given)
+
+    return read
 
 
-def _quantity_hook(kind: type, unit: str, declared: _Declared) -> Hook:
+def _optional_hook(kind: Any, converter: cattrs.BaseConverter) -> Hook:
+    """null, or what the other type of the two reads."""
+    inner = converter.get_structure_hook(next(filter(_is_declared, get_args(kind))))
+    return lambda value, _: None if value is None else inner(value, _)
+
+
+def _quantity_hook(kind: Any) -> Hook:
     """A number with a unit, as bytes, seconds or FLOP/s; 0 needs no unit."""
-    whole = kind is int
+    declared, whole = _declaration(kind), get_args(kind)[0] is int
 
-    def read(value: Any) -> Any:
+    def read(value: Any, _: Any) -> Any:
         if value == 0 and type(value) is int and declared.above is None:
             return 0
         try:
-            amount = parse(value, unit)
+            amount = parse(value, declared.unit)
         except ValueError as error:
             raise _WrongError(value, str(error)) from None
         _keep_bounds(value, amount, declared, whole=False)
@@ -159,10 +207,10 @@ def _quantity_hook(kind: type, unit: str, declared: _Declared) -> Hook:
     return read
 
 
-def _choice_hook(declared: _Declared) -> Hook:
-    choices = declared.choices
+def _choice_hook(kind: Any) -> Hook:
+    choices = _declaration(kind).choices
 
-    def read(value: Any) -> str:
+    def read(value: Any, _: Any) -> str:
         if isinstance(value, str) and value in choices:
             return value
         if (known := meant(value)) in choices:  # an optimizer has many names
@@ -174,10 +222,11 @@ def _choice_hook(declared: _Declared) -> Hook:
     return read
 
 
-def _count_hook(declared: _Declared) -> Hook:
+def _count_hook(kind: Any) -> Hook:
     """A whole number, written as one: 8.0 is none, and neither is true."""
+    declared = _declaration(kind)
 
-    def read(value: Any) -> int:
+    def read(value: Any, _: Any) -> int:
         if type(value) is not int:
             whole = type(value) is float and value.is_integer() and abs(value) <= LARGEST_COUNT
             least = f"at least {declared.minimum:g}" if declared.minimum is not None else ""
@@ -190,8 +239,10 @@ def _count_hook(declared: _Declared) -> Hook:
     return read
 
 
-def _number_hook(declared: _Declared) -> Hook:
-    def read(value: Any) -> float:
+def _number_hook(kind: Any) -> Hook:
+    declared = _declaration(kind)
+
+    def read(value: Any, _: Any) -> float:
         if type(value) not in (int, float) or not math.isfinite(value):
             raise _WrongError(value, "it must be a finite number")
         _keep_bounds(value, value, declared, whole=False)
@@ -200,8 +251,8 @@ def _number_hook(declared: _Declared) -> Hook:
     return read
 
 
-def _bool_hook(_: _Declared) -> Hook:
-    def read(value: Any) -> bool:
+def _bool_hook(_: Any) -> Hook:
+    def read(value: Any, _: Any) -> bool:
         if type(value) is not bool:
             raise _WrongError(value, "it must be true or false")
         return value
@@ -209,8 +260,8 @@ def _bool_hook(_: _Declared) -> Hook:
     return read
 
 
-def _text_hook(_: _Declared) -> Hook:
-    def read(value: Any) -> str:
+def _text_hook(_: Any) -> Hook:
+    def read(value: Any, _: Any) -> str:
         if not isinstance(value, str) or not value:
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             todo = "Put it in quotes." if number else None
@@ -220,8 +271,8 @@ def _text_hook(_: _Declared) -> Hook:
     return read
 
 
-def _names_hook(_: _Declared) -> Hook:
-    def read(value: Any) -> tuple[str, ...]:
+def _names_hook(_: Any) -> Hook:
+    def read(value: Any, _: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
             raise _WrongError(value, 'it must be a list of names, such as ["q_proj", "v_proj"]')
         return tuple(value)

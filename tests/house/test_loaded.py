@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "deepspeed", "transformers", "ruamel", "rich", "jsonschema", "yaml", "numpy", "cattrs")
+HEAVY = ("torch", "deepspeed", "transformers", "ruamel", "rich", "jsonschema", "yaml", "numpy")
 
 # What answers other questions than a render's; it cost time at every start until it was imported where it is used.
 NOT_FOR_A_RENDER = (
@@ -46,7 +46,7 @@ def test_the_short_way_loads_nothing_heavy(program: str) -> None:
 
 def loaded_by(words: list[str]) -> set[str]:
     """The modules that a command imports, without those of the libraries that dsgen uses everywhere."""
-    libraries = "import sys, attrs, click; known = set(sys.modules)"  # and what those need on each Python
+    libraries = "import sys, attrs, cattrs, click; known = set(sys.modules)"  # and what those need on each Python
     program = f"{libraries}; from dsgen.cli import cli; cli({words!r}, standalone_mode=False)"
     ending = "; sys.stderr.write(' '.join(['loaded:', *(set(sys.modules) - known)]))"
     plain = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # shutil reads it
