@@ -15,10 +15,10 @@ __all__ = ["LAUNCHERS", "USUAL_LAUNCHER", "copy_seconds", "cpu_adam_seconds", "d
 FOUR_BIT_OPERATORS = 6.0
 # What ZeRO-3 costs the host for a tensor that it gathers, in one call with others: Python of its status and places, and
 # a share of each rank, which it cuts out for itself before it joins them (runtime/zero/partition_parameters.py,
-# AllGatherCoalescedHandle.wait). A leaf module of 24 to 96 small tensors took 28, 56 and 57 us for one more forward on
-# 2, 4 and 8 ranks, and 24, 66 and 53 backward, where the hooks of a module took 464 us (DeepSpeed 0.19.8 over gloo,
-# torch 2.13, time of the thread alone, measured for this project).
-GATHERED_TENSOR_SECONDS, GATHERED_SHARE_SECONDS = 25e-6, 4e-6
+# AllGatherCoalescedHandle.wait). For one more of a leaf module's the thread took 32, 37 and 52 us on 2, 4 and 8 ranks,
+# the mean of forward and backward (benchmarks/older_experts.py: DeepSpeed 0.19.8 over gloo, torch 2.13), where the
+# hooks of a layer take 127 us (benchmarks/host_costs.py) and beside the H200 that HOST is of 225: so 1.77 times that.
+GATHERED_TENSOR_SECONDS, GATHERED_SHARE_SECONDS = 45e-6, 6e-6
 # Shares of the link's line rate: pinned 0.86 of PCIe 5 on H200 (stas00/ml-engineering), 0.78 of PCIe 4 on A100 (NVIDIA
 # developer forum 352186), where copies in fell to 0.43 of that while others ran out. Pageable: the host copies once
 # more through a pinned buffer; derived.
