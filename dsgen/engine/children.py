@@ -63,11 +63,11 @@ def end(children: Sequence[GroupLeader]) -> list[int]:
 
 def _sweep(sessions: set[int], proc: Path = Path("/proc")) -> None:
     """Kill what is left of our sessions, whatever group or parent it has; only where /proc tells."""
-    for stat in proc.glob("[0-9]*/stat"):
+    for process in proc.glob("[0-9]*"):  # no further: a glob of `stat` fails where a process ends as it is looked at
         with contextlib.suppress(OSError, ValueError):
             # After the name in brackets: state, parent, group, session (man 5 proc).
-            session = int(stat.read_text().rpartition(")")[2].split()[3])
-            pid = int(stat.parent.name)
+            session = int((process / "stat").read_text().rpartition(")")[2].split()[3])
+            pid = int(process.name)
             if session in sessions and pid != os.getpid():
                 os.kill(pid, signal.SIGKILL)
 

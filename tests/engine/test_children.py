@@ -135,6 +135,26 @@ tell(alive=alive)
     assert told == {"alive": False}
 
 
+def test_a_process_that_ends_while_it_is_looked_at_is_nobodys_fault(tmp_path: Path) -> None:
+    """Linux answers ESRCH for a file of a process that has just been reaped: of any, not only of ours."""
+    told = answers(
+        tmp_path,
+        """
+look = os.stat
+
+def reaped(path, *arguments, **words):
+    if str(path).endswith("/stat"):
+        raise ProcessLookupError(3, "No such process", str(path))
+    return look(path, *arguments, **words)
+
+os.stat = reaped
+tell(codes=end([fork(lambda: time.sleep(60) or True, log)]))
+""",
+    )
+
+    assert told == {"codes": [-15]}
+
+
 def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:
     told = answers(
         tmp_path,
