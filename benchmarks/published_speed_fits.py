@@ -24,14 +24,27 @@ from published_speed_tables import Cases
 from dsgen.cost import cost
 from dsgen.cost.steps import HIGH, LOW, LOW_ALIKE
 
-__all__ = ["ENOUGH", "Fit", "bounds_lines", "fits", "interval", "lies_in", "lines", "narrowest", "refitted", "under"]
+__all__ = [
+    "ENOUGH",
+    "LEAST_MOVED",
+    "Fit",
+    "bounds_lines",
+    "fits",
+    "interval",
+    "lies_in",
+    "lines",
+    "narrowest",
+    "refitted",
+    "under",
+]
 
 GATHERS = 3  # the stage whose collectives are said to hide nothing
 _HALF_MICROSECOND = 0.5e-6
 _DISPATCHES = tuple(number * _HALF_MICROSECOND for number in range(4, 41))  # 2 to 20 us
 _SHARES = tuple(number / 20 for number in range(31))  # 0 to 1.5: above 1, they would take longer than they do alone
 _NEARER = tuple(number / 100 for number in range(99, 49, -1))  # the least of measured by said, the narrowest first
-_BOUND = 0.95  # a row is bound by the host where one of half the speed makes it slower than this share
+LEAST_MOVED = 0.05  # a row tells of a constant where twice or half of it makes the row so much slower or faster
+_HALF = 0.5
 ENOUGH = 0.9  # of the rows that an interval is chosen on, so many lie in it
 
 
@@ -62,13 +75,21 @@ class Fit(NamedTuple):
         )
 
 
-def fits(compared: Cases) -> tuple[Fit, ...]:
-    """Every constant of the speed model's that was fitted on published runs, but for the interval."""
+def fits(compared: Cases, least_moved: float = LEAST_MOVED) -> tuple[Fit, ...]:
+    """Every constant of the speed model's that was fitted on published runs, but for the interval.
+
+    Args:
+        compared: The rows, also those that are held back: they are left out here.
+        least_moved: How much faster half of stage 3's share makes a row that it is fitted by. Rows that it does not
+            move only bring in what else is wrong with them.
+    """
     seen = [case for case in compared if not case.held_back]
     older = [case for case in seen if _older(case)]
     slower = 2 * OLDER_DISPATCH
-    bound = [case for case in older if 1 + _with_dispatch(case, slower) < _BOUND * (1 + case.error)]
-    gathered = [case for case in seen if case.setup["stage"] == GATHERS and _parts(case).get("communication", 0.0) > 0]
+    bound = [case for case in older if 1 + _with_dispatch(case, slower) < (1 - LEAST_MOVED) * (1 + case.error)]
+    gathered = [
+        case for case in seen if _gathers(case) and 1 + case.error < (1 - least_moved) * (1 + _with_share(case, _HALF))
+    ]
     return (
         Fit(
             "What an eager operator costs the host beside V100 and A100, by the rows that the host bounds",
@@ -79,7 +100,7 @@ def fits(compared: Cases) -> tuple[Fit, ...]:
             _with_dispatch,
         ),
         Fit(
-            "The share of stage 3's collectives that hides behind nothing, by the rows of stage 3",
+            "The share of stage 3's collectives that hides behind nothing, by rows that half of it makes 5 % faster",
             lambda value: f"{value:.2f}",
             1.0,
             _SHARES,
@@ -229,6 +250,10 @@ def _prediction(name: str, deepspeed: bool, dispatch: float) -> Prediction:
 
 def _older(case: SpeedCase) -> bool:
     return asked(case.name).job.hardware.dispatch_seconds == OLDER_DISPATCH
+
+
+def _gathers(case: SpeedCase) -> bool:
+    return case.setup["stage"] == GATHERS and _parts(case).get("communication", 0.0) > 0
 
 
 def _with_share(case: SpeedCase, share: float) -> float:

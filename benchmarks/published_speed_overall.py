@@ -16,11 +16,12 @@ from typing import NamedTuple
 from published_page import table  # benchmarks/, beside this script
 from published_sources import SOURCES
 from published_speed_cases import DEEPSPEED, SpeedCase
-from published_speed_fits import Fit, fits, lies_in, narrowest, under
+from published_speed_fits import LEAST_MOVED, Fit, fits, lies_in, narrowest, under
 from published_speed_tables import Cases, figures
 
 __all__ = ["Constants", "judged", "lines", "without"]
 
+_OTHER_ROWS = (0.0, 0.025, LEAST_MOVED, 0.075, 0.1)  # by how much a row must be moved to have a part in a fit
 MOST_ROUNDS = 10  # of fitting each constant under the other; three were enough
 
 
@@ -67,6 +68,8 @@ def lines(compared: Cases) -> list[str]:
         *table(head, told),
         "",
         *_most(groups["DeepSpeed"], constants),
+        "",
+        *_rows_that_tell(compared),
     ]
 
 
@@ -82,9 +85,26 @@ def _most(rows: Sequence[tuple[SpeedCase, SpeedCase, bool]], constants: Mapping[
     return textwrap.wrap(said, 110)
 
 
-def without(compared: Cases) -> Mapping[str, Constants]:
-    """Source -> the constants that the rows of all other sources give."""
-    every = fits(compared)
+def _rows_that_tell(compared: Cases) -> list[str]:
+    """How much hangs on which rows stage 3's share is fitted by."""
+    own = [case for case in compared if case.system == DEEPSPEED]
+    ((source, _),) = Counter(case.source for case in own).most_common(1)
+    told = []
+    for least in _OTHER_ROWS:
+        constants = without(compared, least)
+        said = [judged(case, constants[case.source])[0] for case in own]
+        moved, rows = f"{100 * least:.1f} %" if least else "at all", len(fits(compared, least)[1].rows)
+        told.append((moved, str(rows), f"{constants[source].share:.2f}", figures(said)[2]))
+    return [
+        "How far that hangs on which rows tell of the share: those that half of it makes faster by",
+        "",
+        *table(("at least", "rows", f"the share without {SOURCES[source].title}", "DeepSpeed's rows then"), told),
+    ]
+
+
+def without(compared: Cases, least_moved: float = LEAST_MOVED) -> Mapping[str, Constants]:
+    """Source -> the constants that the rows of all other sources give; `least_moved` is that of `fits`."""
+    every = fits(compared, least_moved)
     seen = [case for case in compared if not case.held_back]
     return {
         source: _fitted(every, [case for case in seen if case.source != source])

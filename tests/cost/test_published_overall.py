@@ -27,6 +27,18 @@ def test_rows_under_the_constants_as_they_are_are_those_of_the_page(module: Any,
         assert fits.under(case, facts.OLDER_DISPATCH, 0.5).speed >= case.speed
 
 
+def test_a_share_is_fitted_by_the_rows_that_it_moves(module: Any, cases: Any) -> None:
+    """Half of it makes a step shorter by half its collectives; of those that hide little of a step none has a part."""
+    compared = [case for case in cases if case.kind == "compared" and not case.held_back]
+    gathered = [case for case in compared if case.setup["stage"] == 3]
+    for least in (0.025, 0.05):
+        rows = module("published_speed_fits").fits(compared, least)[1].rows
+        weighty = [one for one in gathered if one.ours.parts["communication"] / 2 > least * one.ours.seconds]
+
+        assert [case.name for case in rows] == [case.name for case in weighty]
+        assert 50 < len(rows) < len(gathered) / 1.5
+
+
 def test_all_that_is_fitted_is_fitted_without_the_source_that_it_judges(module: Any, cases: Any) -> None:
     """With a tenth more measured by one source its own constants stay, and those of the others move."""
     overall, named = module("published_speed_overall"), ("qwen", "fms", "dsaz", "coast")

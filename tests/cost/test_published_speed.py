@@ -342,7 +342,8 @@ def test_every_constant_that_rests_on_published_runs_is_judged_without_a_source(
     host, share = fits.fits(compared)
 
     assert len(host.rows) > 20
-    assert len(share.rows) > 200
+    assert len(share.rows) > 70
+    assert len({case.source for case in share.rows}) > 5
     assert not any(case.held_back for case in (*host.rows, *share.rows))
     for one in (host, share):
         for case in one.rows:
