@@ -209,6 +209,8 @@ def regret_tables(cases: Cases) -> list[str]:
     rows.append(("all, where neither is held back", *_regretted(shown)))
     rows.append(("all, taken among what dsgen says fits", *_regretted(fitting)))
     rows.append(("all, as a plan decides among those", *_regretted(planned)))
+    elsewhere = [regret for regret in planned if regret.source != AZURE]
+    rows.append((f"of these without {SOURCES[AZURE].title}", *_regretted(elsewhere)))
     worst = sorted(shown, key=lambda regret: -regret.cost)[:WORST]
     listed = [(one.pick, one.best, str(len(one.names)), _percent(one.cost)) for one in worst if one.cost > 0]
     near, tie, room = (f"{100 * share:.0f} %" for share in (1 - ENOUGH, TIE, 1 - FILLED))
