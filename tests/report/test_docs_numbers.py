@@ -65,6 +65,29 @@ def test_the_errors_against_real_cards_are_those_of_the_page_of_published_runs()
     assert (changing, int(records) - int(changing)) == ("5", int(reserved[1]))
 
 
+def test_what_readme_says_is_proven_is_what_was_recorded() -> None:
+    """The record itself is held against the matrix by tests/proving/test_every_cell.py."""
+    record = json.loads((REPOSITORY / "benchmarks" / "every_cell.json").read_text("utf-8"))
+    readme = prose("README.md")
+
+    assert only(r"rendered for ([\d,]+) cells of hardware", readme) == (f"{record['cells']:,}",)
+    assert only(r"cluster \(([\d,]+) configs\)", readme) == (f"{record['configs']:,}",)
+    assert only(r"share one of ([\d,]+) starts", readme) == (f"{record['starts']:,}",)
+    assert only(r"all of their (\d+) structures train", readme) == (f"{record['structures']}",)
+
+
+def test_what_readme_says_of_the_linter_is_what_was_judged() -> None:
+    page, readme = prose("docs/agreement.md"), prose("README.md")
+    configs = re.findall(r"(?:refused|taken) by DeepSpeed: [^|]*\| (\d+) \| (\d+) \|", page)
+    rows = r"\| (?:stops at parse|does otherwise|does what it says|a matter of taste)[^|]*\| (\d+) \| (\d+) \|"
+    probes = re.findall(rows, page)
+
+    assert (len(configs), len(probes)) == (2, 4)
+    assert all(judged == alike for judged, alike in (*configs, *probes))
+    counts = tuple(str(sum(int(judged) for judged, _ in table)) for table in (configs, probes))
+    assert only(r"Of (\d+) public configs and (\d+) probes", readme) == counts
+
+
 def test_the_runs_of_a_lent_card_are_those_of_its_page() -> None:
     counts = only(r"cases, (\d+) compared: allocated within 2% in (\d+) \(worst [-+]([\d.]+)%\)", prose("docs/gpu.md"))
     runs, error = only(r"(\d+) whole runs had allocated within ([\d.]+) % of the simulation", prose("docs/memory.md"))
