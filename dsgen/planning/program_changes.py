@@ -8,9 +8,10 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job
-from dsgen.jobs.releases import loops_over_experts
+from dsgen.jobs.releases import loops_over_experts, reenters
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
+from dsgen.memory.estimates import GATHERS
 from dsgen.memory.trained import wide_adapters
 from dsgen.planning.launchers import best_launcher, starting_words
 from dsgen.shapes.layers import Origin, Override, Rank
@@ -146,6 +147,9 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
     if wishes.method == "qlora" and wishes.kbit_fp32 != "never":
         words = "without prepare_model_for_kbit_training, whose fp32 initialize makes 16-bit again"
         yield ProgramChange("kbit_fp32", "never", words, True)
+    if wishes.method == "qlora" and job.world > 1 and not reenters(wishes, GATHERS, job.version):
+        words = "torch's reentrant checkpointing, whose forward keeps no gathered 4-bit weights for backward"
+        yield ProgramChange("reentrant", True, words, True)
     if wishes.method == "full" and wishes.optimizer in ("AdamW", "Adam"):
         yield ProgramChange("optimizer", EIGHT_BITS, "optimizer states in 8 bits (bitsandbytes' AdamW8bit)", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):
