@@ -314,8 +314,9 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     recomputes = values.get("gradient_checkpointing")
     if isinstance(recomputes, bool):
         yield "checkpointing", "full" if recomputes else "none"
-    if any(values.get(name) is True for name in _REENTRANT):
-        yield "reentrant", True
+    kinds = [values[name] for name in _REENTRANT if isinstance(values.get(name), bool)]
+    if kinds:
+        yield "reentrant", any(kinds)
     if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):
         yield "optimizer", EIGHT_BITS
     yield from _liger(values)

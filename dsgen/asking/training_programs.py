@@ -97,15 +97,20 @@ def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
 def _recomputes(program: str | None, values: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """What it sets of its checkpointing: LLaMA-Factory recomputes, by the reentrant kind, where nobody says otherwise.
 
-    Axolotl takes that kind unless it trains on preferences, ms-swift beside DeepSpeed.
+    Axolotl takes that kind unless it trains on preferences, ms-swift beside DeepSpeed, TRL for adapters at stage 3,
+    whatever its file says (sft_trainer.py of 1.10; at other stages nothing is gathered that it would let go). The
+    Trainer of transformers 5 takes the other one.
     """
     if program == _LLAMA_FACTORY and values.get("gradient_checkpointing") is None:
         on = values.get("disable_gradient_checkpointing") is not True
         yield "gradient_checkpointing", on
         yield "use_reentrant_gc", values.get("use_reentrant_gc", on) is True
-    reenters = program == _SWIFT or (program == _AXOLOTL and not values.get("rl"))
-    if reenters and "use_reentrant" not in values:
-        yield "use_reentrant", values.get("gradient_checkpointing") is True
+    if values.get("gradient_checkpointing") is not True:
+        return
+    if program == _TRL:
+        yield from [("use_reentrant", True)] if values.get("load_in_4bit") is True else []
+    elif program != _LLAMA_FACTORY and "use_reentrant" not in values:
+        yield "use_reentrant", program == _SWIFT or (program == _AXOLOTL and not values.get("rl"))
 
 
 def loading(values: Mapping[str, Any]) -> str | None:

@@ -80,7 +80,7 @@ _FIELD_HELP = {
     "offload": "What leaves the GPU (default: planned).",
     "tp": "GPUs that share each layer, AutoTP (default: planned).",
     "checkpointing": "Recompute activations in backward (default: planned).",
-    "reentrant": "It is torch's reentrant kind (default: where adapters at stage 3 need it, before DeepSpeed 0.19.3).",
+    "reentrant": "It is torch's reentrant kind (default: for QLoRA at stage 3, and where a release needs it).",
     "objective": "What to prefer among strategies that fit.",
     "accumulation": "Forward passes per optimizer step (default: planned).",
     "method": "What is trained (default: full).",

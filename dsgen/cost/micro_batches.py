@@ -146,7 +146,7 @@ def _kernels(model: Model, training: Training, zero3: bool) -> _Kernels:
         training.lora_dropout > 0,
         training.lora_train_embeddings,
         not wide,
-        training.reentrant,
+        training.reentrant is True,
         loops_over_experts(model, training),
     )
 

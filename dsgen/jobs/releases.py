@@ -56,6 +56,7 @@ WHY_REENTRANT = (
     f"the other kind ends in a CheckpointError: before DeepSpeed {'.'.join(map(str, _KEEPS_RECOMPUTED))} stage 3 gives "
     "frozen weights back before its backward"
 )
+WHY_LETS_GO = "with the other kind bitsandbytes keeps every weight in 4 bits that stage 3 gathers until its backward"
 _STACKED = 5  # the first major release with all experts in one tensor
 # The first releases of which the Trainer's optim is adamw_torch_fused, adamw_torch before (training_args.py,
 # default_optim): transformers 4.53.3 has not a word of it, 4.54.1 asks torch for 2.8.
@@ -124,20 +125,27 @@ def must_reenter(method: str, stage: int, version: str) -> bool:
 
 
 def reenters(training: Training, stage: int, version: str) -> bool:
-    """Whether blocks that run again do so by reentrant checkpointing: a person says so, or a release needs it.
+    """Whether blocks that run again do so by reentrant checkpointing.
+
+    A release needs it, or a person says so; where nobody says, QLoRA at stage 3, whose weights in 4 bits bitsandbytes
+    else keeps gathered from forward on: TRL 1.10 and LLaMA-Factory take it there too.
 
     Args:
         training: How it is trained.
         stage, version: As for `must_reenter`.
     """
-    return training.reentrant or must_reenter(training.method, stage, version)
+    if must_reenter(training.method, stage, version):
+        return True
+    return training.method == "qlora" and stage == 3 if training.reentrant is None else training.reentrant
 
 
 def why_reenters(training: Training, stage: int, version: str) -> str:
     """Why it is reentrant checkpointing, "" where it is not; arguments are as for `reenters`."""
     if must_reenter(training.method, stage, version):
         return WHY_REENTRANT
-    return "training.reentrant asks for it" if training.reentrant else ""
+    if not reenters(training, stage, version):
+        return ""
+    return "training.reentrant asks for it" if training.reentrant else WHY_LETS_GO
 
 
 def recomputed(training: Training, stage: int, version: str) -> Training:

@@ -40,7 +40,7 @@ class Run(NamedTuple):
     @property
     def reentrant(self) -> bool:
         """Blocks run again by torch's reentrant checkpointing; behind an encoder it is counted as the other kind."""
-        return self.checkpointing and self.training.reentrant and not self.model.encoder_layers
+        return self.checkpointing and self.training.reentrant is True and not self.model.encoder_layers
 
     @property
     def size(self) -> int:

@@ -296,7 +296,7 @@ class Training(Value):
     checkpointing: str = fact(
         "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
     )
-    reentrant: bool = fact("torch's reentrant kind recomputes; a release may ask for it.", default=False)
+    reentrant: bool | None = fact("torch's reentrant kind recomputes; null: for QLoRA at stage 3.", default=None)
     attention: str = fact(
         "Attention kernel; it decides what is kept for backward.", default="flash", choices=("flash", "sdpa", "eager")
     )

@@ -348,7 +348,7 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
 # What each program does where its file says nothing.
 OF_TRL = {"checkpointing": "full", "seq_len": 1024}  # and bf16 where the GPU has it, as a plan takes it
 ADAPTERS_OF_TRL = {**OF_TRL, "lora_fp32": False, "lora_rank": 16, "lora_dropout": 0.05}
-BITS_OF_TRL = {**ADAPTERS_OF_TRL, "method": "qlora", "kbit_fp32": "never", "loading": "mapped"}
+BITS_OF_TRL = {**ADAPTERS_OF_TRL, "method": "qlora", "reentrant": True, "kbit_fp32": "never", "loading": "mapped"}
 OF_LLAMA_FACTORY = {"checkpointing": "full", "reentrant": True, "loading": "gpu-fp32", "seq_len": 2048}
 OF_AXOLOTL = {"loading": "gpu"}
 OF_SWIFT = {"checkpointing": "full", "reentrant": True, "loading": "gpu"}
@@ -379,9 +379,9 @@ OF_SWIFT = {"checkpointing": "full", "reentrant": True, "loading": "gpu"}
         ("adapter: lora\ngradient_checkpointing: true\n",
          {"method": "lora", "checkpointing": "full", "reentrant": True, **OF_AXOLOTL}),
         ("adapter: lora\ngradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: false\n",
-         {"method": "lora", "checkpointing": "full", **OF_AXOLOTL}),
+         {"method": "lora", "checkpointing": "full", "reentrant": False, **OF_AXOLOTL}),
         ("adapter: lora\nrl: dpo\ngradient_checkpointing: true\n",
-         {"method": "lora", "checkpointing": "full", **OF_AXOLOTL}),
+         {"method": "lora", "checkpointing": "full", "reentrant": False, **OF_AXOLOTL}),
         ("tuner_type: lora\nquant_bits: 4\n",
          {"method": "qlora", "lora_rank": 8, "lora_dropout": 0.05, "kbit_fp32": "never", **OF_SWIFT}),
         ("train_type: full\ngradient_checkpointing: false\n", {"checkpointing": "none", "loading": "gpu"}),

@@ -102,21 +102,25 @@ def test_adapters_of_the_base_s_type_are_offered_where_stage_3_leaves_them_in_fp
 def test_reentrant_checkpointing_is_offered_where_gathered_4_bit_weights_would_stay(make_job):
     """Of a 70B they are 34 GiB: bitsandbytes keeps what it multiplied by until backward, unless there is no graph."""
     wishes = {"training.method": "qlora", "training.seq_len": 16384, "training.zero_stage": 3}
-    asked = plan(make_job("a100-80g", "llama-3.1-70b", cluster={"gpus": 4}, **wishes))
+    asked, left = (
+        plan(make_job("a100-80g", "llama-3.1-70b", cluster={"gpus": 4}, **wishes, **{"training.reentrant": said}))
+        for said in (False, None)
+    )
     offer = {one.change.option: one for one in offers(asked)}["--reentrant"]
-    alone = plan(make_job("a100-80g", "llama-3.1-70b", cluster={"gpus": 4}, **wishes, **{"training.reentrant": True}))
 
     assert not asked.chosen.sure
+    assert left.chosen.sure
     assert offer.surer
-    assert (offer.chosen.strategy, offer.chosen.speed) == (alone.chosen.strategy, alone.chosen.speed)
+    assert (offer.chosen.strategy, offer.chosen.speed) == (left.chosen.strategy, left.chosen.speed)
     assert offer.saved_bytes > 20 * 2**30
 
 
 @pytest.mark.parametrize(
     "wishes",
     [
-        {"training.method": "lora"},
-        {"training.method": "qlora", "cluster.gpus": 1},
+        {"training.method": "lora", "training.reentrant": False},
+        {"training.method": "qlora", "training.reentrant": False, "cluster.gpus": 1},
+        {"training.method": "qlora"},
     ],
 )
 def test_reentrant_checkpointing_is_no_change_where_nothing_is_gathered_or_it_runs_already(make_job, wishes):
@@ -126,7 +130,7 @@ def test_reentrant_checkpointing_is_no_change_where_nothing_is_gathered_or_it_ru
 
 
 def test_reentrant_checkpointing_is_no_change_where_a_release_needs_it(make_job):
-    job = make_job("a100-80g", "7b", **{"training.method": "qlora"})
+    job = make_job("a100-80g", "7b", **{"training.method": "qlora", "training.reentrant": False})
     options = {
         version: [change.option for change in program_changes(attrs.evolve(job, version=version))]
         for version in ("0.19.2", "0.19.3")
@@ -138,7 +142,7 @@ def test_reentrant_checkpointing_is_no_change_where_a_release_needs_it(make_job)
 
 def test_what_fits_nowhere_may_with_reentrant_checkpointing(make_job):
     with pytest.raises(dsgen.DsgenError) as refused:
-        plan(make_job("l40s-48g", "llama-3.1-70b", **{"training.method": "qlora", "training.seq_len": 8192}))
+        plan(make_job("l40s-48g", "llama-3.1-70b", training={"method": "qlora", "seq_len": 8192, "reentrant": False}))
 
     assert "may fit with --reentrant, torch's reentrant checkpointing" in (refused.value.todo or "")
 
@@ -193,8 +197,9 @@ def test_what_trains_the_same_comes_first(make_job):
         ({"method": "lora", "seq_len": 511}, ["--chunked-loss", "--no-lora-fp32", "--method qlora"]),
         ({"method": "lora", "lora_fp32": False, "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
         ({"method": "lora", "zero_init": False, "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
-        ({"method": "qlora", "seq_len": 512}, ["--chunked-loss", "--kbit-fp32 never", "--reentrant", "--seq-len 256"]),
-        ({"method": "qlora", "reentrant": True, "seq_len": 511}, ["--chunked-loss", "--kbit-fp32 never"]),
+        ({"method": "qlora", "seq_len": 512}, ["--chunked-loss", "--kbit-fp32 never", "--seq-len 256"]),
+        ({"method": "qlora", "reentrant": False, "seq_len": 511},
+         ["--chunked-loss", "--kbit-fp32 never", "--reentrant"]),
         ({"lora_targets": ["no_such_matrix"], "seq_len": 256}, ["--chunked-loss", EIGHT_BITS]),
     ],
 )  # fmt: skip

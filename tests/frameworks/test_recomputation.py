@@ -14,7 +14,7 @@ import dsgen
 from dsgen.frameworks import FRAMEWORKS, job_files
 from dsgen.frameworks.needs import needs
 from dsgen.frameworks.trainers import TRAINERS
-from dsgen.jobs.releases import WHY_REENTRANT, must_reenter
+from dsgen.jobs.releases import WHY_LETS_GO, WHY_REENTRANT, must_reenter
 
 JOB: dict[str, Any] = {
     "hw": "a100-80g", "gpus": 8, "model": "llama-3.1-8b", "method": "lora", "zero_stage": 3, "checkpointing": "full",
@@ -30,7 +30,8 @@ KINDS = {
     "the first with": ("0.19.3", {}, False),
     "0.19": ("0.19", {}, False),
     "4 bits": ("0.16", {"method": "qlora"}, True),
-    "4 bits, 0.19": ("0.19", {"method": "qlora"}, False),
+    "4 bits, 0.19": ("0.19", {"method": "qlora"}, True),
+    "4 bits, 0.19, asked": ("0.19", {"method": "qlora", "reentrant": False}, False),
     "all weights": ("0.16", {"method": "full"}, False),
     "stage 2": ("0.16", {"zero_stage": 2}, False),
     "4 bits, stage 2": ("0.16", {"method": "qlora", "zero_stage": 2}, False),
@@ -55,7 +56,8 @@ def test_every_framework_is_told_the_kind_that_its_release_can_run(name: str, ta
     assert f'"use_reentrant": {wrong}' not in written
     assert f"use_reentrant: {wrong}" not in written
     assert f"use_reentrant_gc: {wrong}" not in written
-    assert (WHY_REENTRANT.lower() in written) == reentrant
+    why = WHY_LETS_GO if KINDS[name][0] == "0.19" else WHY_REENTRANT
+    assert (why.lower() in written) == reentrant
 
 
 @pytest.mark.parametrize("target", FRAMEWORKS)

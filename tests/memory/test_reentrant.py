@@ -106,12 +106,28 @@ def test_a_person_or_a_release_asks_for_it() -> None:
     assert "CheckpointError" in why_reenters(plain, 3, "0.18.9")
 
 
+def test_qlora_recomputes_so_at_stage_3_unless_a_person_says_otherwise() -> None:
+    """Else bitsandbytes keeps what is gathered; the config of a person's own is run by whoever says nothing."""
+    scenario = {"hw": "h100-80g", "model": "7b", "method": "qlora"}
+    plain, said = (dsgen.job({**scenario, **more}) for more in ({}, {"reentrant": False}))
+
+    assert reenters(plain.training, 3, "0.19.8")
+    assert "bitsandbytes keeps every weight" in why_reenters(plain.training, 3, "0.19.8")
+    assert not reenters(plain.training, 2, "0.19.8")
+    assert not reenters(said.training, 3, "0.19.8")
+    assert ask_config(plain, given(CONFIG)).job.training.reentrant is False
+
+
 @pytest.mark.parametrize(
     ("text", "reentrant"),
     [
         ("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: true}\n", True),
-        ("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n", None),
+        ("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n", False),
+        ("gradient_checkpointing: true\n", False),  # the Trainer of transformers 5
+        ("gradient_checkpointing: false\n", None),
         ("bf16: true\nuse_reentrant_gc: true\n", True),
+        ("use_peft: true\nload_in_4bit: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n", True),  # TRL
+        ("use_peft: true\n", None),
     ],
 )
 def test_arguments_of_a_training_program_say_it(tmp_path: Path, text: str, reentrant: bool | None) -> None:

@@ -147,7 +147,7 @@ def test_adapters_of_a_rank_that_is_too_high_are_told_of_the_largest_power_of_tw
 
 def test_where_nothing_surely_fits_what_may_is_offered():
     """QLoRA of a 32B on cards of 24 GB: render takes shorter sequences, with a warning."""
-    scenario = {"hw": "rtx4090-24g", "gpus": 2, "model": "qwen2.5-32b", "method": "qlora"}
+    scenario = {"hw": "rtx4090-24g", "gpus": 2, "model": "qwen2.5-32b", "method": "qlora", "reentrant": False}
     with pytest.raises(dsgen.DsgenError) as told:
         dsgen.plan(scenario)
 

@@ -130,6 +130,8 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, optimizer=optimizer)
     if not _above(job, "training.expandable_segments"):  # who runs a config of their own has torch's default settings
         training = attrs.evolve(training, expandable_segments=False)
+    if training.reentrant is None:  # nor does transformers 5 recompute so where nobody says it (modeling_utils.py)
+        training = attrs.evolve(training, reentrant=False)
     program = None if subject.optimizer or _above(job, "training.optimizer") else source.beside.get(OPTIMIZER)
     if program is not None and (known := meant(program.value)):
         training = attrs.evolve(training, optimizer=known)

@@ -46,15 +46,15 @@ _WISHES = {
     "loading": "loading",
     "zero init": "zero_init",
 }
-_QUIET = {
-    "liger_kernels": None,
-    "reentrant": False,
-    "lora_train_embeddings": False,
-    "lora_fp32": True,
-    "double_quantization": True,
-    "kbit_fp32": "always",
-    "loading": "auto",
-    "zero_init": True,
+_QUIET: Mapping[str, tuple[Any, ...]] = {
+    "liger_kernels": (None,),
+    "reentrant": (None, False),
+    "lora_train_embeddings": (False,),
+    "lora_fp32": (True,),
+    "double_quantization": (True,),
+    "kbit_fp32": ("always",),
+    "loading": ("auto",),
+    "zero_init": (True,),
 }  # told otherwise alone
 
 
@@ -124,7 +124,7 @@ def said_of(job: Job, precision: str) -> dict[str, Said]:
     for name, wish in _WISHES.items():
         if name.startswith("lora") and job.training.method == "full":
             continue
-        if wish in _QUIET and getattr(job.training, wish) == _QUIET[wish]:
+        if getattr(job.training, wish) in _QUIET.get(wish, ()):
             continue
         if wish == "target_len" and not job.model.encoder_layers:
             continue
