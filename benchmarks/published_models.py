@@ -24,6 +24,7 @@ _TYPES = {
     "falcon": "falcon",
     "flan-t5": "t5",
     "gemma-2-": "gemma2",
+    "gemma-3-": "gemma3_text",
     "gemma": "gemma",
     "gpt 175b": "gpt2",
     "gpt 530b": "gpt2",
@@ -62,7 +63,7 @@ _TYPES = {
 _GATED = frozenset(
     {
         *("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"),
-        *("gemma", "gemma2", "phi3"),
+        *("gemma", "gemma2", "gemma3_text", "phi3"),
         "granite",
         "granitemoe",
     }

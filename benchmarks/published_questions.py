@@ -27,6 +27,7 @@ Record = Mapping[str, Any]
 
 # The records' GPUs -> profile.
 PROFILES = {
+    "A10-24GB": "a10-24g",
     "A100-40GB": "a100-40g",
     "A100-80GB": "a100-80g",
     "A100-PCIe-80GB": "a100-80g-pcie",
@@ -46,6 +47,7 @@ PROFILES = {
     "L20-48GB": "l40s-48g",  # as much memory
     "L4-24GB": "l4-24g",
     "L40S-48GB": "l40s-48g",
+    "MI300X-192GB": "mi300x-192g",
     "RTX3090-24GB": "rtx3090-24g",
     "RTX-PRO-6000-96GB": "rtxpro6000-96g",
     "RTX4090-24GB": "rtx4090-24g",

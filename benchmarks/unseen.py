@@ -2,7 +2,7 @@
 
     python benchmarks/unseen.py [--check]
 
-benchmarks/data/published_3.json, published_4.json and published_5.json, a round each, have the runs with their sources;
+benchmarks/data/published_3.json to published_6.json, a round each, have the runs with their sources;
 docs/unseen.md is made of them. They are compared as published.py and published_speed.py compare all others.
 """
 
@@ -26,16 +26,16 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "unseen.md"
 HEAD = """# On runs that dsgen had not seen
 
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
-done, {again} of them in a second round and {third} in a third, which were written down before dsgen was asked of any.
+done, {again} of them in a second round, {third} in a third and {fourth} in a fourth, which were written down before
+dsgen was asked of any.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
 fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
 memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken
 from the rows mle with an optimizer on the CPU.
 Where a row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was
 said of it first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
-sample: people report what does not fit. The files published_3.json, published_4.json and published_5.json of
-benchmarks/data, a round each, have the runs, with what was taken for granted in each; `nox -s published` writes this
-page.
+sample: people report what does not fit. The files published_3.json to published_6.json of benchmarks/data, a round
+each, have the runs, with what was taken for granted in each; `nox -s published` writes this page.
 
 An error is dsgen's number less the measured one, of the measured one.
 """
@@ -66,7 +66,13 @@ def page() -> str:
     left = {case.name: case.reason for case in compared() if case.kind == LEFT_OUT and case.name not in _names(speed)}
     left |= {case.name: f"{case.apart} (of its memory)" for case in compared() if case.apart}
     parts = [
-        HEAD.format(count=len(gathered()), sources=len(sources), again=len(gathered_in(2)), third=len(gathered_in(3))),
+        HEAD.format(
+            count=len(gathered()),
+            sources=len(sources),
+            again=len(gathered_in(2)),
+            third=len(gathered_in(3)),
+            fourth=len(gathered_in(4)),
+        ),
         *_verdicts(memory),
         *_peaks([case for case in memory if case.peaks]),
         *_speeds(speed),
@@ -83,7 +89,7 @@ def _names(those: Iterable[SpeedCase]) -> set[str]:
 
 def _verdicts(those: Sequence[Case]) -> Iterator[str]:
     yield from ["## Verdicts", "", "|  | runs | fits | uncertain | does not fit |", "| --- | --- | --- | --- | --- |"]
-    for again, of in ((0, ""), (2, ", second round"), (3, ", third round")):
+    for again, of in ((0, ""), (2, ", second round"), (3, ", third round"), (4, ", fourth round")):
         group = [case for case in those if case.verdict and (not again or case.name in gathered_in(again))]
         for fits, what in ((True, "ran"), (False, "ran out of memory")):
             found = collections.Counter(case.verdict.value for case in group if case.verdict and case.fits is fits)
@@ -120,6 +126,7 @@ def _speeds(those: Sequence[SpeedCase]) -> Iterator[str]:
     groups = {
         "all": lambda case: True,
         "second round": lambda case: case.name in gathered_in(2),
+        "fourth round": lambda case: case.name in gathered_in(4),
         "grade A and B": lambda case: case.grade != "C",
         "DeepSpeed": lambda case: case.system == "deepspeed",
         "CPU offload": lambda case: case.setup["offload"] != ("none", "none"),
