@@ -47,10 +47,13 @@ def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
 
 
 def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
-    """Four that died are said to fit: lf-5070 and lf-3914, of which no source says when or what was held, and two more.
+    """Six that died are said to fit, and one that ran is said not to.
 
-    lit-397's program had put the whole model onto every GPU in fp32; of bnb4-13b-1024-gc the adapters are guessed, and
-    its base has no double quantization, for which dsgen has no word.
+    lf-5070 and lf-3914: no source says when they died, or what was held. lit-397's program had put the whole model onto
+    every GPU in fp32; of bnb4-13b-1024-gc the adapters are guessed, and its base has no double quantization, for which
+    dsgen has no word. lf-3106 is FSDP, which nobody says to have been loaded in shards; of lf-7628 no batch is known.
+    dolly-12b is the default of a program that pads to the longest of a batch, not to the length that it allows: an
+    issue of the same repository has it die with 4 of these sequences, not 6.
     """
     cases = unseen.memory_cases()
     assert {case.name for case in cases if case.right is False and not case.fits} == {
@@ -58,13 +61,15 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
         "lit-397",
         "bnb4-13b-1024-gc",
         "lf-3914",
+        "lf-3106",
+        "lf-7628",
     }
-    assert not {case.name for case in cases if case.right is False and case.fits}
+    assert {case.name for case in cases if case.right is False and case.fits} == {"dolly-12b"}
 
 
-@pytest.mark.parametrize(("again", "bound", "within"), [(False, 0.056, 43), (True, 0.053, 17)])
-def test_speeds_are_as_near_as_they_were(unseen: Any, again: bool, bound: float, within: int) -> None:
-    """Of the first round of what was gathered, and of the second."""
-    cases = [case for case in unseen.speeds() if (case.name in unseen.gathered_in(2)) is again]
+@pytest.mark.parametrize(("again", "bound", "within"), [(1, 0.056, 43), (2, 0.053, 17), (4, 0.21, 15)])
+def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, within: int) -> None:
+    """Of each round with speeds; a third of the fourth's are of other kernels, or of whole runs with their stops."""
+    cases = [case for case in unseen.speeds() if case.name in unseen.gathered_in(again)]
     assert statistics.median(abs(case.error) for case in cases) <= bound
     assert sum(case.within for case in cases) >= within
