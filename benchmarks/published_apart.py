@@ -24,6 +24,11 @@ _DELETES_LOGITS = "ullmt"  # del_logits_after_forward of its configs
 # On one GPU without DeepSpeed: modeling_qwen.py and finetune.py of Qwen's own, and modules_to_save beside 4 bits
 # (philschmid/deep-learning-pytorch-huggingface@59b3797, training/receipes/llama-3-1-8b-qlora.yaml).
 _PLAIN_PROGRAMS = ("qwen", "ps25")
+# ATorch checkpoints blocks by a wrapper of its own, so the model's use_cache stays true: every forward gives keys and
+# values of all blocks, and the loop's `outputs` holds those and the logits of the step before while the next one makes
+# its own (intelligent-machine-learning/dlrover@a7315308, atorch/examples/llama2/fsdp_llama2.py). Of 16,384 tokens of a
+# Llama 7B that is 2 x 8.0 and 2.0 GiB beside the 11.3 of a step: all eight rows have 29.3 GiB beside their shards.
+_KEEPS_CACHES = "ator"
 _MANY_LENGTHS = "swb"  # packed to no length: from 91 to 19,548 tokens
 
 
@@ -64,6 +69,9 @@ APART: Mapping[str, Callable[[Record], bool]] = {
     ),
     "FSDP that gathers gradients of frozen weights, whole between steps": lambda r: (
         r["system"] == "fsdp" and _prefix(r) in _LITGPT
+    ),
+    "keys and values of every block, which its loop keeps until the next step has made its own": lambda r: (
+        _prefix(r) == _KEEPS_CACHES
     ),
     "sequences of many lengths, of which only the longest is known": lambda r: _prefix(r) == _MANY_LENGTHS,
 }
