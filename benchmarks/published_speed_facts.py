@@ -44,6 +44,9 @@ _ONE_THREAD = "dsdc"
 # before 0.12 of July 2024, which makes them fp32 (huggingface/peft#1706), without autocast (train.py of
 # AnswerDotAI/fsdp_qlora@05ed9f2, --precision bf16). Their memory is another matter: DeepSpeed keeps an fp32 copy.
 _OF_THE_BASE = ("fsdpq", "lith", "litr", "tune")
+# FSDP's mixed precision gathers every weight in param_dtype, adapters among them (torch/distributed/fsdp/api.py,
+# MixedPrecision), as Accelerate and ATorch ask for it. A model that is 16 bits from the beginning is trained without.
+_GATHERED_IN = ("bf16", "fp16")
 
 
 def narrow_adapters(record: Record) -> bool:
@@ -51,7 +54,14 @@ def narrow_adapters(record: Record) -> bool:
 
     Every published run of DeepSpeed is of a release before 0.19.2, which casts adapters at stage 3 too.
     """
+    if record["system"] == "fsdp" and record["config"].get("zero_stage_equiv") and _precision(record) in _GATHERED_IN:
+        return True
     return record["system"] == "deepspeed" or source_of(record).prefix in _OF_THE_BASE
+
+
+def _precision(record: Record) -> str:
+    said: str = record["config"].get("precision", "")
+    return said
 
 
 def really(record: Record) -> Record:

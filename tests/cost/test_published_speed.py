@@ -152,6 +152,19 @@ def test_mpt_is_timed_as_what_does_as_much_and_weighed_as_what_keeps_as_much(
     assert asked[0].hidden_size == asked[1].hidden_size == 1536
 
 
+def test_adapters_that_fsdp_gathers_in_16_bits_are_multiplied_in_16_bits(
+    module: Any, records: Mapping[str, Any]
+) -> None:
+    narrow = module("published_speed_facts").narrow_adapters
+    mixed, pure = records["fms-liger-042"], records["fms-main-035"]  # the same program, two GPUs each
+
+    assert (mixed["config"]["precision"], pure["config"]["precision"]) == ("bf16", "pure bf16")
+    assert narrow(mixed)
+    assert not narrow(pure)
+    assert not narrow({**mixed, "config": {**mixed["config"], "zero_stage_equiv": 0}})  # nothing is gathered
+    assert not narrow({**mixed, "system": "other"})
+
+
 def test_a_sum_of_timings_is_never_held_against_an_end_to_end_speed(module: Any, cases: Any) -> None:
     said = [case for case in cases if case.source == "dsat" and case.ours]
     timed = {case.name for case in said if case.reason.startswith("a sum of timings")}
