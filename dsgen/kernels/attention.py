@@ -14,6 +14,14 @@ BLOCK = 128  # queries and keys of a tile
 FILL = 192  # keys' worth of time that a block's pipeline takes to fill and drain; fitted with the shares below
 FORWARD_FLOPS, BACKWARD_FLOPS = 4, 10  # per query, key and element of a head: two products, and five
 NARROW = 64  # widest head of which the narrow share holds
+# Widths that FlashAttention is compiled for: a head between two is computed as the wider, with zeros (1.0.9:
+# csrc/flash_attn/fmha_api.cpp, run_fmha_fwd; 2: csrc/flash_attn/src/static_switch.h, HEADDIM_SWITCH, whose 160 and 224
+# are gone since 2.8 and 2.6.2; 3: hopper/flash_api.cpp, round_up_headdim). What is read and written is not padded.
+WIDTHS = {
+    "flash1": (32, 64, 128),
+    "flash2": (32, 64, 96, 128, 192, 256),
+    "flash3": (64, 96, 128, 192, 256),
+}
 # torch's sdpa asks cuDNN first on Hopper and the big Blackwell where that is above 9.15.0 (sdp_utils.cpp,
 # check_prefer_cudnn_attention), which its wheels bring from 2.11 on (huggingface/transformers pull request 48163);
 # never for a head wider than 128 elements (check_cudnn_tensor_shapes).
@@ -130,11 +138,17 @@ def attention_seconds(
     share *= min(1.0, rates.sustained)  # a card that power holds back from its products is held back here too
     pairs, longest = _visited(queries, keys, causal, window)
     work = max(pairs * batch * heads / rates.processors, longest)
-    flops = (FORWARD_FLOPS if phase == FORWARD else BACKWARD_FLOPS) * head_size * work * rates.processors
+    width = _width(kernel, head_size)
+    flops = (FORWARD_FLOPS if phase == FORWARD else BACKWARD_FLOPS) * width * work * rates.processors
     moved = SIZES[dtype] * batch * head_size * (2 * queries * heads + 2 * keys * kv_heads)
     moved *= 1 if phase == FORWARD else 3
     memory = rates.memory_bytes_per_second * rates.memory_efficiency
     return max(flops / (rates.peak(dtype) * share), moved / memory) + rates.kernel_seconds
+
+
+def _width(kernel: str, head_size: int) -> int:
+    """The width at which a kernel computes a head."""
+    return next((width for width in WIDTHS.get(kernel, ()) if head_size <= width), head_size)
 
 
 def _visited(queries: int, keys: int, causal: bool, window: int) -> tuple[float, float]:

@@ -219,6 +219,23 @@ def test_few_heads_leave_processors_idle():
     assert per_head[0] > 2 * per_head[1]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "head", "compiled"), [("flash1", 80, 128), ("flash2", 80, 96), ("flash2", 100, 128), ("flash3", 72, 96)]
+)
+def test_a_head_between_two_compiled_widths_takes_what_the_wider_does(kernel: str, head: int, compiled: int) -> None:
+    own = node("h100-80g")
+    asked, wider = (attention(own, kernel, "backward", head_size=size) for size in (head, compiled))
+
+    assert asked == pytest.approx(wider)
+    assert asked < 0.99 * attention(own, kernel, "backward", head_size=2 * compiled)
+
+
+@pytest.mark.parametrize("kernel", ["cudnn", "memory-efficient"])
+def test_a_kernel_whose_widths_are_not_known_takes_what_a_head_has(kernel: str) -> None:
+    own = node("h100-80g")
+    assert attention(own, kernel, head_size=80) < 0.7 * attention(own, kernel, head_size=128)
+
+
 def test_attention_is_no_matrix_product():
     own = node("h100-80g")
     flops = 4 * 4 * 32 * 4096**2 * 128 / 2
