@@ -20,8 +20,8 @@ from dsgen.linting.sources import Source
 from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import TOLD, Origin, Rank, show
+from dsgen.shapes.optimizer_names import meant
 from dsgen.shapes.value import Value
-from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["TrainingArguments", "beside", "of_naming_file", "read_arguments"]
@@ -46,8 +46,7 @@ _FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_l
 _NESTED = ("double_quantization", "bnb_4bit_use_double_quant", "use_bnb_nested_quant")
 # The optimizer that the program makes where the config has none: TrainingArguments, Axolotl.
 _OPTIMIZERS = ("optim", "optimizer")
-# bitsandbytes' AdamW8bit by its names; the paged one's states are on the GPU too as long as there is room.
-_EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit")
+_DEFAULT_OPTIMIZER = "AdamW"  # a plan's own
 # Switches of all that Liger has for a model, its chunked loss among it: the Trainer's, TRL's, LLaMA-Factory's; what of
 # it a liger_kernel_config may switch off; Axolotl's switches of each, and of another loss that never holds all logits.
 _LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel")
@@ -123,6 +122,12 @@ class TrainingArguments(Value):
     def evaluated(self) -> int | None:
         """Sequences of an evaluation's batch on one GPU; 0 where the program evaluates nothing, None: not known."""
         return programs.evaluates(self.values)
+
+    @property
+    def other_optimizer(self) -> str | None:
+        """The optimizer that the program makes where the config has none, if it is one that no plan knows."""
+        named = _optimizer(self.values)
+        return named if named is not None and meant(named) is None else None
 
     @property
     def uncounted(self) -> tuple[str, ...]:
@@ -317,8 +322,9 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     kinds = [values[name] for name in _REENTRANT if isinstance(values.get(name), bool)]
     if kinds:
         yield "reentrant", any(kinds)
-    if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):
-        yield "optimizer", EIGHT_BITS
+    optimizer = meant(_optimizer(values))
+    if optimizer not in (None, _DEFAULT_OPTIMIZER):
+        yield "optimizer", optimizer
     yield from _liger(values)
     asked = [kernel for name, kernel in _SWITCHED.items() if values.get(name) is True]
     asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
@@ -360,6 +366,8 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "kbit_fp32", prepared
     if not programs.lora_fp32(values):
         yield "lora_fp32", False
+    if programs.trains_embeddings(values):
+        yield "lora_train_embeddings", True
     if rank is not None:
         yield "lora_rank", rank
     share = values.get("lora_dropout")
@@ -371,6 +379,11 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     names = [one.strip() for one in targets.split(",")] if isinstance(targets, str) else targets
     if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
         yield "lora_targets", ["all-linear"] if any(one in _EVERY_MATRIX for one in names) else names
+
+
+def _optimizer(values: Mapping[str, Any]) -> str | None:
+    named = (values.get(name) for name in _OPTIMIZERS)
+    return next((one for one in named if isinstance(one, str)), None)
 
 
 def _model(values: Mapping[str, Any]) -> str | None:

@@ -14,7 +14,8 @@ from dsgen import catalog
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["evaluates", "kbit_fp32", "left_out", "loading", "lora_fp32", "nested", "targets", "with_defaults"]
+__all__ = ["evaluates", "kbit_fp32", "left_out", "loading", "lora_fp32", "nested", "targets",
+           "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
 
 _AXOLOTL, _LLAMA_FACTORY, _SWIFT, _TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -74,6 +75,10 @@ _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
     _AXOLOTL: {"checkpointing": "none"},
 }
 _OF_A_TRAINER = {**_BATCH, "checkpointing": "none"}
+# Modules that are trained whole beside adapters: Axolotl and TRL, peft and ms-swift, LLaMA-Factory; and the input
+# embeddings and output heads among them.
+_WHOLE = ("lora_modules_to_save", "modules_to_save", "additional_target")
+_EMBEDDINGS, _HEADS = ("embed_tokens", "wte", "embed_in", "word_embeddings"), ("lm_head", "embed_out")
 _DTYPES = ("dtype", "torch_dtype")  # of the weights that TRL loads: fp32 where nobody says another
 
 
@@ -131,6 +136,20 @@ def kbit_fp32(values: Mapping[str, Any]) -> str | None:
 def lora_fp32(values: Mapping[str, Any]) -> bool:
     """Whether adapters are fp32 at stage 3, as peft makes them: TRL tells it not to there."""
     return _program(values) != _TRL
+
+
+def trained_whole(values: Mapping[str, Any]) -> list[str]:
+    """The modules that are trained whole beside adapters, each by the last part of its name."""
+    told = next((values[name] for name in _WHOLE if values.get(name)), ())
+    names = told.split(",") if isinstance(told, str) else told if isinstance(told, list) else ()
+    return [str(one).strip().rpartition(".")[2] for one in names]
+
+
+def trains_embeddings(values: Mapping[str, Any]) -> bool:
+    """Whether they are the input embedding and the output head, and nothing else."""
+    names = trained_whole(values)
+    both = any(name in _EMBEDDINGS for name in names) and any(name in _HEADS for name in names)
+    return both and all(name in (*_EMBEDDINGS, *_HEADS) for name in names)
 
 
 def nested(values: Mapping[str, Any]) -> bool:

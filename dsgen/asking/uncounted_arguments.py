@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsgen.asking.training_programs import trained_whole
+
 __all__ = ["uncounted"]
 
 # What says how a model is aligned: Axolotl, ms-swift, LLaMA-Factory; and the arguments of TRL's trainers that do.
@@ -18,7 +20,20 @@ _SWITCHED_ON = {
     "torch_compile": "torch.compile is not counted: it may take less for what it fuses, and more while it compiles",
     "predict_with_generate": "what an evaluation generates is not counted: keys and values of all tokens, and at "
     "stage 3 a gathering of all weights for each token",
+    **dict.fromkeys(("use_dora", "peft_use_dora"), "DoRA is not counted: its adapters take more, and are slower"),
+    "use_unsloth": "Unsloth's kernels are not counted: they take less, and are faster",
+    **dict.fromkeys(
+        ("use_galore", "use_apollo", "use_badam"),
+        "an optimizer that keeps states of a part alone is not counted: AdamW's of all weights are",
+    ),
 }
+# Of a base's weights, where it is not 4: LLaMA-Factory, ms-swift, QLoRA's own script; and a switch of Axolotl and TRL.
+_BITS, _COUNTED_BITS, _EIGHT_BITS = ("quantization_bit", "quant_bits", "bits"), (4, 16, 32), "load_in_8bit"
+_SHARDED = ("fsdp", "fsdp_version")  # the Trainer's, Axolotl's
+# GPUs that share a sequence: Axolotl's word, its older one, ms-swift's.
+_TOGETHER = ("context_parallel_size", "sequence_parallel_degree", "sequence_parallel_size")
+# Weights that stay as they are where all could be trained: Axolotl's list of the others, a share of ms-swift's.
+_FROZEN = ("unfrozen_parameters", "freeze_parameters_ratio")
 _EMPTIED = "torch_empty_cache_steps"
 
 
@@ -36,6 +51,7 @@ def uncounted(values: Mapping[str, Any], file: str, fields: Mapping[str, Any]) -
             f"{file}: {_EMPTIED} is not counted: what is reserved is less than is said, and dsgen simulate "
             f"--empty-cache-steps {values[_EMPTIED]} says it"
         )
+    yield from (f"{file}: {words}" for words in _otherwise(values, fields))
     kind = _aligned(values)
     if kind in _GENERATE:
         yield (
@@ -52,6 +68,30 @@ def uncounted(values: Mapping[str, Any], file: str, fields: Mapping[str, Any]) -
     ways += ["--gpu-memory-used SIZE the reference (at stage 3 its share)"] * reference
     verb = "is" if len(held) == 1 else "are"
     yield f"{file} is of {kind.upper()}: {' and '.join(held)} {verb} not counted; {', '.join(ways)}"
+
+
+def _otherwise(values: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[str]:
+    """What is counted as something else."""
+    bits = next((values[name] for name in _BITS if _is_whole(values.get(name))), None)
+    bits = 8 if values.get(_EIGHT_BITS) is True else bits
+    if bits is not None and bits not in _COUNTED_BITS:
+        yield f"a base in {bits} bits is counted as one in 16: its weights take less; --method qlora is one in 4 bits"
+    if any(values.get(name) for name in _SHARDED) and not values.get("deepspeed"):
+        yield "it trains with FSDP: what is said is what DeepSpeed does in its place"
+    if among := next((values[name] for name in _TOGETHER if _is_whole(values.get(name)) and values[name] > 1), None):
+        yield f"{among} GPUs share each sequence: every GPU is counted with whole ones, and takes less"
+    if values.get("finetuning_type") == "freeze" or any(values.get(name) for name in _FROZEN):
+        yield "weights that are frozen are counted as trained ones: their gradients and states are not there"
+    names = trained_whole(values) if "method" in fields and "lora_train_embeddings" not in fields else ()
+    if names:
+        yield (
+            f"{', '.join(names)}, trained whole beside the adapters, {'is' if len(names) == 1 else 'are'} not counted; "
+            "--lora-train-embeddings counts embedding and head"
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _aligned(values: Mapping[str, Any]) -> str:

@@ -192,6 +192,8 @@ def _wanted_by(path: str, running: bool) -> Scenario:
 
     told = read_arguments(path)
     notes = [*told.uncounted]
+    if (other := told.other_optimizer) is not None:
+        notes.append(f"{path}: {other} is not known: AdamW is counted, or what --optimizer says")
     if named := named_by(path):
         notes.append(f"{path} names {named[0].name}, which is not looked at here: --config {path} is about that one")
     for note in notes:

@@ -166,6 +166,8 @@ def test_a_trainer_that_is_told_nothing_of_checkpoints_makes_none() -> None:
         ("torch_compile: true", "torch.compile is not counted"),
         ("predict_with_generate: true", "what an evaluation generates is not counted"),
         ("torch_empty_cache_steps: 4", "dsgen simulate --empty-cache-steps 4"),
+        ("use_dora: true", "DoRA is not counted"),
+        ("load_in_8bit: true", "a base in 8 bits is counted as one in 16"),
     ],
 )
 def test_what_no_plan_counts_is_said(said: str, told: str) -> None:
@@ -175,6 +177,68 @@ def test_what_no_plan_counts_is_said(said: str, told: str) -> None:
     assert told in words
     Path("train.yaml").write_text(f"bf16: true\n{said.partition(':')[0]}: false\n")
     assert read_arguments("train.yaml").uncounted == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("quantization_bit: 8", "a base in 8 bits is counted as one in 16"),
+        ("quantization_bit: 4", None),
+        ("fsdp: [full_shard, auto_wrap]", "it trains with FSDP"),
+        ("fsdp: ''", None),
+        ("fsdp_version: 2\ndeepspeed: ds.json", None),
+        ("context_parallel_size: 4", "4 GPUs share each sequence"),
+        ("sequence_parallel_degree: 1", None),
+        ("finetuning_type: freeze", "weights that are frozen are counted as trained ones"),
+        ("unfrozen_parameters: [lm_head.weight]", "weights that are frozen"),
+        (
+            "use_peft: true\nlora_modules_to_save: [lm_head]",
+            "lm_head, trained whole beside the adapters, is not counted",
+        ),
+        ("finetuning_type: lora\nadditional_target: embed_tokens,norm", "embed_tokens, norm, trained whole"),
+        ("lora_modules_to_save: [lm_head]", None),  # no adapters, nothing beside them
+    ],
+)
+def test_what_is_counted_as_something_else_is_said(said: str, told: str | None) -> None:
+    Path("train.yaml").write_text(f"bf16: true\n{said}\n")
+
+    words = read_arguments("train.yaml").uncounted
+
+    assert [word for word in words if word.startswith(f"train.yaml: {told}")] if told else not words
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "adapter: lora\nlora_modules_to_save: [embed_tokens, lm_head]",
+        "finetuning_type: lora\nadditional_target: model.embed_tokens, lm_head",
+        "tuner_type: lora\nmodules_to_save: [wte, lm_head]",
+    ],
+)
+def test_embedding_and_head_that_are_trained_beside_adapters_count(said: str) -> None:
+    Path("train.yaml").write_text(f"bf16: true\n{said}\n")
+
+    told = read_arguments("train.yaml")
+
+    assert told.fields["lora_train_embeddings"] is True
+    assert told.uncounted == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "optimizer", "other"),
+    [
+        ("optim: sgd", "SGD", None),
+        ("optimizer: adamw_bnb_8bit", "AdamW8bit", None),
+        ("optim: adamw_torch_fused", None, None),  # a plan's own
+        ("optim: adafactor", None, "adafactor"),
+    ],
+)
+def test_the_optimizer_of_a_file_is_what_a_plan_takes(said: str, optimizer: str | None, other: str | None) -> None:
+    Path("train.yaml").write_text(f"bf16: true\n{said}\n")
+
+    told = read_arguments("train.yaml")
+
+    assert (told.fields.get("optimizer"), told.other_optimizer) == (optimizer, other)
 
 
 def test_another_way_to_checkpoint_is_refused() -> None:

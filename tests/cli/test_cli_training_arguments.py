@@ -110,6 +110,12 @@ def test_a_file_that_says_nothing_useful_is_an_error(sft: Path, text: str | None
     assert "Traceback" not in done.err
 
 
+def test_an_optimizer_that_no_plan_knows_is_named(sft: Path) -> None:
+    sft.write_text(f"{QLORA}optim: adafactor\n", encoding="utf-8")
+
+    assert "sft.yaml: adafactor is not known: AdamW is counted" in run("memory", "--args", "sft.yaml", *CARD).err
+
+
 def test_a_committed_scenario_has_no_arguments(sft: Path) -> None:
     Path("s.yaml").write_text("hw: '3090'\ngpus: 2\nmodel: llama-3.2-1b\n", encoding="utf-8")
     run("render", "s.yaml", "-o", "s.json", "-q")
