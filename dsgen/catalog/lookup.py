@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,16 @@ _MAKERS = (
     "instinct",
     "generation",
 )  # words of a card's name that tell nothing
-_COUNTED = re.compile(r"(\d+)\s*[x*]\s*(\S.*)|(\S.*?)\s*[x*]\s*(\d+)", re.IGNORECASE)  # 8xH100, and H100x8
+_COUNTED = re.compile(  # 8xH100, and H100x8; the x of RTX 4080 counts nothing
+    r"(\d+)\s*[x*]\s*(\S.*)|(\S.*?)\s*(?<!t)[x*]\s*(\d+)", re.IGNORECASE
+)
+_NUMBERED = re.compile(r"[a-z]*(?<!\d)\d{2,4}(?!\d)")  # what tells one card from another: 4080, p100
 
 _MIRRORS = ("unsloth", "nousresearch")  # unslothai/unsloth unsloth/models/mapper.py says of what
 _REBUILT = ("phi-",)  # which unsloth stores as a Llama
 _FOUR_BITS = re.compile(r"(?:-unsloth)?-bnb-4bit$")
+
+_CACHED = "models--"  # before organisation--model in the cache of the hub
 
 _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
 
@@ -178,7 +183,21 @@ def _expanded(name: str) -> Path:
 
 def _from_path(kind: str | None, name: str) -> Profile:
     path = _expanded(name)
+    if kind == "model" and not name.endswith((*SUFFIXES, ".json")) and not exists(str(path)):
+        raise _absent(name)
     return _resolve(_sheet_at(path / "config.json" if exists(str(path / "config.json")) else path, kind), ())
+
+
+def _absent(name: str) -> DsgenError:
+    """The error of a model's folder that is not on this machine, with the known model that it is called after."""
+    parts = (part.removeprefix(_CACHED).replace("--", "/") for part in reversed(Path(name).parts))
+    known = next(filter(None, (_named("model", part) or _mirrored(part) for part in parts)), None)
+    ways = "which known model has its shape (dsgen profiles list model), or where its config.json lies"
+    todo = f"--model {known.name} is the model of that name." if known else f"--model says {ways}."
+    return mistake(
+        f"there is no {name} on this machine", must="the folder of a model has a config.json", todo=todo,
+        code="unreadable",
+    )  # fmt: skip
 
 
 def _sheet_at(path: Path, kind: str | None) -> Sheet:
@@ -259,7 +278,8 @@ def _unknown(kind: str, name: str) -> DsgenError:
         known[path.stem] = path.stem
     counted = _COUNTED.fullmatch(name.strip()) if kind == "hardware" else None
     number, card = (counted[1] or counted[4], counted[2] or counted[3]) if counted is not None else ("", name)
-    alike = (*nearest(card, known.values()), *nearest(card, known))  # names before aliases
+    told = _with_words(name, known.values()) if kind == "model" else ()
+    alike = (*told, *nearest(card, known.values()), *nearest(card, known))  # names before aliases
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"{offer(close)}  {listing}" if close else f"{listing[1:-1]} shows all of them"
@@ -267,6 +287,8 @@ def _unknown(kind: str, name: str) -> DsgenError:
         todo = f"Say --hw {sheet.name} --gpus {number}.  {listing}"
     elif number:
         todo = f"{todo}\n  How many there are: --gpus {number}."
+    elif kind == "hardware" and any(word not in " ".join(known) for word in _NUMBERED.findall(name.casefold())):
+        todo = f"{todo}\n  Any other card: say its memory in the place of --hw, such as --gpu-memory 16GiB."
     if kind in ("", "model") and ("/" in name or (kind and not almost(name, known))):
         todo = f"{todo}\n  Another model of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)
@@ -276,6 +298,19 @@ def _unknown(kind: str, name: str) -> DsgenError:
         must=f"it names a {other} profile" if other else None,
         code="unknown-name",
     )
+
+
+def _with_words(name: str, names: Iterable[str]) -> list[str]:
+    """The names that have every word of what was typed, the highest number first: llama-3.1-8b for llama-8b."""
+    names, words = tuple(names), name.casefold().split("-")
+    if any(one.startswith(name.casefold()) for one in names):  # the nearest are those
+        return []
+
+    def has(parts: list[str], word: str) -> bool:
+        return any(part == word or (word.isalpha() and part.startswith(word)) for part in parts)
+
+    close = [one for one in dict.fromkeys(names) if all(has(one.split("-"), word) for word in words)]
+    return sorted(close, key=natural, reverse=True)
 
 
 def _named(kind: str, name: str, besides: str = "") -> Sheet | None:

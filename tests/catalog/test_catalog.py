@@ -290,6 +290,14 @@ def test_a_number_before_a_card_is_said_to_be_an_option(said: str, told: str) ->
     assert told in error_of("hardware", said)
 
 
+@pytest.mark.parametrize("card", ["RTX 4080", "rtx 3060", "GTX 1080 Ti", "RTX4070"])
+def test_the_number_of_a_card_counts_no_cards_and_its_memory_stands_for_it(card: str) -> None:
+    said = error_of("hardware", card)
+
+    assert "--gpus" not in said
+    assert "such as --gpu-memory 16GiB" in said
+
+
 @pytest.mark.parametrize("name", ["nvidia", " ", "-", "8x", "NVIDIA"])
 def test_words_that_name_no_card_are_no_card(name: str) -> None:
     assert "no hardware profile named" in error_of("hardware", name)

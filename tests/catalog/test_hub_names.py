@@ -96,6 +96,39 @@ def test_an_unknown_repository_names_the_nearest_and_asks_for_its_config() -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "offered"),
+    [
+        ("llama-8b", "did you mean llama-3.1-8b or llama-3-8b"),
+        ("qwen-7b", "did you mean qwen2.5-7b or qwen1.5-7b"),
+        ("gemma-9b", "did you mean gemma-2-9b"),
+        ("mistral", "did you mean mistral-7b"),
+    ],
+)
+def test_a_name_without_its_number_means_the_newest_of_that_size(name: str, offered: str) -> None:
+    with pytest.raises(DsgenError) as error:
+        catalog.find("model", name)
+
+    assert offered in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("folder", "told"),
+    [
+        ("/data/models/Meta-Llama-3.1-8B-Instruct", "--model llama-3.1-8b is the model of that name."),
+        ("/hub/models--Qwen--Qwen2.5-7B-Instruct/snapshots/a09a354", "--model qwen2.5-7b is the model of that name."),
+        ("./checkpoints/mine", "--model says which known model has its shape"),
+    ],
+)
+def test_a_folder_that_is_not_here_is_told_what_stands_for_it(folder: str, told: str) -> None:
+    """A file of arguments from a cluster names the folder there."""
+    with pytest.raises(DsgenError) as error:
+        catalog.find("model", folder)
+
+    assert f"there is no {folder} on this machine" in str(error.value)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("name", "profile"),
     [
         ("Qwen/Qwen2-1.5B", "qwen2.5-1.5b"),
