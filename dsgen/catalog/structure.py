@@ -18,7 +18,7 @@ from dsgen.shapes.near_misses import offer
 from dsgen.shapes.optimizer_names import meant
 from dsgen.shapes.pins import LARGEST_COUNT
 from dsgen.shapes.profiles import yaml_name
-from dsgen.shapes.units import UNITS, parse
+from dsgen.shapes.units import BYTES, UNITS, gib, parse
 
 __all__ = ["structure"]
 
@@ -287,7 +287,8 @@ def _keep_bounds(value: Any, number: float, declared: _Declared, *, whole: bool)
     if declared.above is not None and number <= declared.above:
         raise _WrongError(value, _must(whole, f"above {declared.above:g}"))
     if declared.below is not None and number >= declared.below:
-        raise _WrongError(value, _must(whole, f"below {declared.below:g}"))
+        bound = f"{gib(declared.below)} GiB" if declared.unit == BYTES else f"{declared.below:g}"
+        raise _WrongError(value, _must(whole, f"below {bound}"))
 
 
 def _must(whole: bool, bound: str) -> str:

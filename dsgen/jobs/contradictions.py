@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dsgen.jobs.job import DEFAULT_SEQ_LEN
@@ -22,6 +23,7 @@ ADAPTERS = (
     "lora_fp32",
     *_PACKED,
 )  # wishes that only adapters have
+_AS_SOLD = re.compile(r"([0-9]+) ?GB")  # decimal: shops mean GiB by it
 
 
 def contradictions(
@@ -51,6 +53,11 @@ def contradictions(
             code="contradiction",
         )
     said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")
+    if said and said.rank >= Rank.SITE and (number := _AS_SOLD.fullmatch(str(said.value))):
+        yield (
+            f"{said.origin}: {said.value} is {gib(sold)} GiB; a card that is sold as {number[1]} GB has "
+            f"{number[1]} GiB: write {number[1]}GiB"
+        )
     if said and used and said.rank > used.rank:
         yield f"{said.origin}: hardware.gpu_memory changes no plan: usable_memory is {gib(usable)} GiB ({where})"
     yield from _idle(training, provenance, version)

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS
+from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, LARGEST_MEMORY, SECONDS
 from dsgen.shapes.value import Value
 
 __all__ = ["SECTIONS", "Cluster", "Hardware", "Model", "Network", "Training", "type_name", "yaml_name"]
@@ -62,7 +62,7 @@ class Hardware(Value):
     """One kind of node: its accelerators and what surrounds them. Bandwidths are per direction."""
 
     vendor: str = fact("Who makes the accelerator.", choices=("nvidia", "amd", "intel", "cpu", "generic"))
-    gpu_memory_bytes: int = fact("Memory of one GPU as sold (40 GiB).", above=0)
+    gpu_memory_bytes: int = fact("Memory of one GPU as sold (40 GiB).", above=0, below=LARGEST_MEMORY)
     usable_memory_bytes: int = fact(
         "What the driver reports as the total of one GPU, before any context is created.", above=0
     )
@@ -88,7 +88,7 @@ class Hardware(Value):
     host_link_bandwidth_bytes_per_second: float = fact(
         "Between one GPU and host memory (PCIe, NVLink-C2C), one direction.", above=0
     )
-    host_memory_bytes: int = fact("RAM of one node.", above=0)
+    host_memory_bytes: int = fact("RAM of one node.", above=0, below=LARGEST_MEMORY)
     host_memory_bandwidth_bytes_per_second: float = fact("Peak bandwidth of the node's RAM, all sockets.", above=0)
     cpu_cores: int = fact("Physical cores of one node.", minimum=1)
     numa_domains: int = fact(

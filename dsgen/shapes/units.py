@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["BANDWIDTH", "BYTES", "FLOPS", "SECONDS", "UNITS", "gib", "parse", "unit_of"]
+__all__ = ["BANDWIDTH", "BYTES", "FLOPS", "LARGEST_MEMORY", "SECONDS", "UNITS", "gib", "parse", "unit_of"]
 
 BYTES = "bytes"
 BANDWIDTH = "bytes_per_second"
 FLOPS = "flops_per_second"
 SECONDS = "seconds"
+LARGEST_MEMORY = 64 * 2**40  # bytes of the largest machine of one memory that was sold (SGI UV, HPE Superdome Flex)
 
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}

@@ -104,6 +104,14 @@ def test_a_whole_float_of_a_whole_key_is_the_number_it_means() -> None:
             "python: hardware.gpu_memory is 40 GBs; 'GBs' is not one of its units "
             "(B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB); write 40 GiB",
         ),
+        (
+            {"hardware.gpu_memory": "1e30 GiB"},
+            "python: hardware.gpu_memory is 1e30 GiB; it must be below 65,536 GiB",
+        ),
+        (
+            {"hardware.host_memory": "64 TiB"},
+            "python: hardware.host_memory is 64 TiB; it must be below 65,536 GiB",
+        ),
         ({"hardware.gpu_memory": "0 GiB"}, "python: hardware.gpu_memory is 0 GiB; it must be above 0"),
         (
             {"hardware.gpu_memory": None},

@@ -92,3 +92,10 @@ def test_adapters_are_no_wider_than_the_model(make_job):
     assert "8 to 64" in str(told.value)
     assert make_job(**lora, **{"training.lora_rank": 4096}).training.lora_rank == 4096
     assert make_job(**{"training.lora_rank": 4097}).training.lora_rank == 4097  # nothing reads it without adapters
+
+
+def test_a_memory_in_gb_is_told_that_a_shop_means_gib_by_it() -> None:
+    (told,) = [warning for warning in sold_as("80GB").warnings if "80GB" in warning]
+
+    assert told.endswith("80GB is 74.5 GiB; a card that is sold as 80 GB has 80 GiB: write 80GiB")
+    assert not any("is sold as" in warning for warning in sold_as("80 GiB").warnings)
