@@ -633,6 +633,29 @@ def test_adapters_are_offered_only_where_peft_takes_what_was_wished(wishes: dict
     assert any("method" in change.options for change in counterfactuals(asked).changes) is offered
 
 
+def test_adapters_that_do_not_fit_are_offered_a_base_in_4_bits() -> None:
+    asked = question({"method": "lora", "zero_stage": 2, "seq_len": 1024}, model="qwen2.5-14b", hardware="rtx4090-24g")
+
+    offered = [change.options for change in counterfactuals(asked).changes]
+
+    assert {"method": "qlora"} in offered
+    assert {"method": "lora"} not in offered
+
+
+def test_a_base_in_4_bits_that_no_gpu_holds_is_offered_one_in_16_that_stage_3_cuts() -> None:
+    """As `dsgen plan` does; no strategy, length or number of GPUs makes one in 4 bits fit."""
+    wanted = {"hw": "rtx4090-24g", "gpus": 2, "model": "llama-3.1-70b", "seq_len": 1024}
+    asked = dsgen.memory({**wanted, "method": "qlora"})
+
+    (change,) = asked.counterfactuals.changes
+
+    assert change.options["method"] == "lora"
+    assert change.words.startswith("adapters over a base in 16 bits, ZeRO-3 + CPU parameters")
+    said = dict(pair.split("=") for pair in change.options["set"])
+    again = dsgen.memory({**wanted, "method": "lora", "zero_stage": change.options["zero_stage"], "set": said})
+    assert again.verdict is Verdict.FITS
+
+
 def test_no_change_is_offered_where_it_fits() -> None:
     assert counterfactuals(ask(job())).changes == ()
 

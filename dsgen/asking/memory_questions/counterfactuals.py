@@ -37,6 +37,7 @@ _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu")
 
 _LOSS, _PACKED = "a chunked loss", "without peft's prepare_model_for_kbit_training, which makes fp32 of embeddings"
 _ADAPTED = {"lora": "training adapters", "qlora": "training adapters over a base in 4 bit"}
+_SMALLER = {"full": ("lora", "qlora"), "lora": ("qlora",), "qlora": ()}  # what takes less than a method, in general
 
 
 @attrs.frozen(kw_only=True)
@@ -190,6 +191,10 @@ def _cluster(question: Question) -> tuple[int, int] | None:
 
 def _changes(question: Question, length: int) -> Iterator[Change]:
     """Changes that fit: what the allocator is told, the smallest of the strategy, a shorter sequence, training less."""
+    yield from [*_smallest(question, length)] or _in_sixteen_bits(question)
+
+
+def _smallest(question: Question, length: int) -> Iterator[Change]:
     job, asked = question.job, question.strategy
     growing = attrs.evolve(job, training=attrs.evolve(job.training, expandable_segments=True))
     if not job.training.expandable_segments and estimate(growing, asked).verdict is Verdict.FITS:
@@ -217,13 +222,26 @@ def _trained_otherwise(question: Question) -> Iterator[Change]:
     if made == [None, None] and loss and packed:
         made.append(_trained(question, loss | packed, f"{_LOSS}, {_PACKED}"))
     yield from (change for change in made if change is not None)
-    if training.method == "full":
-        adapted = (
-            _trained(question, {"method": method}, words)
-            for method, words in _ADAPTED.items()
-            if allowed(question.job.model, attrs.evolve(training, method=method))
-        )
-        yield from itertools.islice((change for change in adapted if change is not None), 1)
+    adapted = (
+        _trained(question, {"method": method}, words)
+        for method, words in _ADAPTED.items()
+        if method in _SMALLER[training.method]
+        if allowed(question.job.model, attrs.evolve(training, method=method))
+    )
+    yield from itertools.islice((change for change in adapted if change is not None), 1)
+
+
+def _in_sixteen_bits(question: Question) -> Iterator[Change]:
+    """Adapters over a base in 16 bits, which stage 3 cuts and its offload takes away; one in 4 bits every GPU has."""
+    training = question.job.training
+    lora = attrs.evolve(training, method="lora")
+    if training.method != "qlora" or not allowed(question.job.model, lora):
+        return
+    wished = for_program(attrs.evolve(question.job, training=lora), program_of(question))
+    change = _strategies(attrs.evolve(question, job=wished))
+    if change is not None:
+        words = f"adapters over a base in 16 bits, {change.words}"
+        yield attrs.evolve(change, options={"method": "lora", **change.options}, words=words)
 
 
 def _trained(question: Question, wished: dict[str, Any], words: str) -> Change | None:
