@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import gpus_from, question_from, scenario_options
+from dsgen.cli.options import arguments_option, gpus_from, idle, question_from, scenario_options, target_option
 from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
@@ -17,11 +17,20 @@ __all__ = ["command"]
 @click.argument("log")
 @click.argument("scenario", required=False)
 @click.option("--config", metavar="FILE", help="The DeepSpeed config that ran (JSON, HJSON, Accelerate's YAML).")
+@arguments_option
 @scenario_options
 @click.option("--world-size", metavar="N", help="The same as --gpus.")
+@target_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    log: str, scenario: str | None, config: str | None, world_size: str | None, form: str, **options: Any
+    log: str,
+    scenario: str | None,
+    config: str | None,
+    arguments: str | None,
+    world_size: str | None,
+    target: str | None,
+    form: str,
+    **options: Any,
 ) -> int:
     """Say why a run failed or is slow, from its LOG: the phase, the cause, and the next change.
 
@@ -36,8 +45,10 @@ def command(
     from dsgen.report import diagnosis as report
 
     _refuse_scenario(log)
-    said = scenario is not None or config is not None or _says(options, world_size)
-    question = question_from(scenario, config, gpus_from(options, world_size)) if said else None
+    said = any(one is not None for one in (scenario, config, arguments)) or _says(options, world_size)
+    question = question_from(scenario, config, gpus_from(options, world_size), target, arguments) if said else None
+    if target is not None and not said:
+        idle("--target", "nothing is said of the job")
     answer = diagnose(blocks(log), question)
     if form == "json":
         emit(json.dumps(report.data(answer), indent=2), "json", nl=True)

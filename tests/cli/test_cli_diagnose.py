@@ -31,6 +31,19 @@ def log(tmp_path: Path) -> str:
     return str(path)
 
 
+def test_a_training_file_says_what_ran(log: str, tmp_path: Path) -> None:
+    told = tmp_path / "sft.yaml"
+    told.write_text("model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: lora\nper_device_train_batch_size: 4\n")
+    card = ("--hw", "a100-40g", "--gpus", "8", "--format", "json")
+
+    by_file = json.loads(run("diagnose", log, "--args", str(told), "--target", "llama-factory", *card).out)
+    alone = json.loads(run("diagnose", log, "--format", "json").out)
+
+    assert any("micro_batch" in change["options"] for change in by_file["next"])
+    assert (alone["next"], alone["predicted"]) == ([], None)
+    assert "--target does nothing: nothing is said of the job" in run("diagnose", log, "--target", "hf-trainer").err
+
+
 def test_the_screen_without_a_job(log: str) -> None:
     done = run("diagnose", log)
 
