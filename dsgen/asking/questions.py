@@ -20,11 +20,26 @@ from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import collect, deciders
 from dsgen.shapes.profiles import SECTIONS, yaml_name
+from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["Answer", "OtherValue", "ask"]
 
 _STAGES = (0, 1, 2, 3)
 _DEVICES = ("none", "cpu")
+_LEFT_OPEN = (None, "auto")  # a wish that leaves it to the plan
+# Such a wish -> the key that says what the plan takes.
+_DECIDED = {
+    "global_batch": "train_batch_size",
+    "micro_batch": "train_micro_batch_size_per_gpu",
+    "accumulation": "gradient_accumulation_steps",
+    "zero_stage": "zero_optimization.stage",
+    "offload": "zero_optimization.offload_optimizer.device",
+    "precision": "{0.precision}.enabled",
+    "tp": "tensor_parallel.autotp_size",
+    "checkpointing": "",
+    "seq_len": "",
+}
+_OFFLOADED = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
 _TRIED = Origin("")  # nobody wrote it
 
 
@@ -69,6 +84,7 @@ class Answer:
         alternatives: What other values would do.
         children: The keys below it, for a section.
         calibration: What the measurements of the machine changed; empty where nobody measured.
+        planned: What the plan takes where a wish is left to it; empty of everything else.
     """
 
     key: str
@@ -82,6 +98,7 @@ class Answer:
     alternatives: tuple[OtherValue, ...] = ()
     children: tuple[Explanation, ...] = ()
     calibration: str = ""
+    planned: str = ""
 
 
 def ask(job: Job, key: str) -> Answer:
@@ -89,14 +106,15 @@ def ask(job: Job, key: str) -> Answer:
 
     Args:
         job: The job it is asked of.
-        key: A DeepSpeed key, with or without `deepspeed.`; a fact or wish, by its path or as a scenario's field; or a
-            section of these: what is said in it.
+        key: A DeepSpeed key, with or without `deepspeed.`, or the Trainer's argument for it; a fact or wish, by its
+            path or as a scenario's field; or a section of these: what is said in it.
 
     Raises:
         DsgenError: No such key; with the nearest ones.
     """
-    if key in FIELDS and surface.load(job.version).key(key, job.deepspeed) is None:
-        key = FIELDS[key]
+    if surface.load(job.version).key(key, job.deepspeed) is None:
+        arguments = {argument: written for written, argument in reversed([*HF_TRAINER.matched.items()])}
+        key = FIELDS.get(key) or arguments.get(key) or key
     section, _, name = key.partition(".")
     if section in SECTIONS:
         return _fact(job, section, name) if name else _section(job, section)
@@ -139,15 +157,36 @@ def _fact(job: Job, section: str, name: str) -> Answer:
     history = job.provenance.history(f"{section}.{name}")
     default = None if field.default is attrs.NOTHING else field.default
     source = _source(job, section, name, history[-1]) if history else None
+    value = history[-1].value if history else default
     return Answer(
+        planned=_planned(job, name) if section == "training" and value in _LEFT_OPEN else "",
         key=f"{section}.{name}",
-        value=history[-1].value if history else default,
+        value=value,
         overrides=history,
         default=default,
         default_of="" if field.default is attrs.NOTHING else "dsgen",
         description=field.metadata["doc"],
         source=source,
     )
+
+
+def _planned(job: Job, name: str) -> str:
+    """What the plan takes for a wish that is left to it, and the key that says why; empty where nothing fits."""
+    if name not in _DECIDED:
+        return ""
+    try:
+        chosen = plan(job).chosen.strategy
+    except DsgenError:
+        return ""
+    key, where = _DECIDED[name].format(chosen), (chosen.offload_optimizer, chosen.offload_param)
+    taken: Mapping[str, Any] = {
+        "checkpointing": "full" if chosen.checkpointing else "none",
+        "offload": _OFFLOADED.get(where, f"optimizer {where[0]}, parameters {where[1]}"),
+        "seq_len": job.seq_len,
+        "zero_stage": chosen.stage,
+    }
+    value = taken[name] if name in taken else getattr(chosen, name)
+    return f"Left to the plan, which takes {value}" + (f": dsgen why {key}" if key else ".")
 
 
 def _section(job: Job, section: str) -> Answer:

@@ -37,8 +37,7 @@ def text(answer: Answer) -> str:
     if answer.source:
         lines.append(_wrap(f"source: {answer.source}", 2))
     lines.append(_wrap(answer.description, 2))
-    if answer.calibration:
-        lines.append(_wrap(answer.calibration, 2))
+    lines += [_wrap(words, 2) for words in (answer.planned, answer.calibration) if words]
     lines.extend(_alternative(other) for other in answer.alternatives)
     return "\n".join(lines) + "\n"
 
@@ -70,6 +69,7 @@ def data(answer: Answer) -> dict[str, Any]:
         "description": answer.description,
         "source": answer.source,
         "dropped": answer.dropped,
+        "planned": answer.planned,
         "calibration": answer.calibration or None,
         "children": [{"key": child.path, "value": child.value, "reason": child.reason} for child in answer.children],
         "alternatives": [
