@@ -241,6 +241,23 @@ def test_the_optimizer_of_a_file_is_what_a_plan_takes(said: str, optimizer: str 
     assert (told.fields.get("optimizer"), told.other_optimizer) == (optimizer, other)
 
 
+def test_a_dtype_that_a_config_leaves_open_is_the_program_s() -> None:
+    """Of a card that has bf16 it was bf16, whatever the file says."""
+    for dtype in ("bf16", "fp16"):
+        Path("ds.json").write_text('{"fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}}')
+        Path("train.yaml").write_text(f"{dtype}: true\nper_device_train_batch_size: 1\ndeepspeed: ds.json\n")
+        question = of("train.yaml")
+        assert (question.strategy.precision, question.said["precision"].by) == (dtype, "train.yaml")
+    Path("ds.json").write_text('{"bf16": {"enabled": true}}')
+    assert of("train.yaml").strategy.precision == "bf16"
+
+
+def test_embedding_and_head_count_beside_a_config_too() -> None:
+    Path("train.yaml").write_text(f"{LLAMA_FACTORY}additional_target: embed_tokens,lm_head\n")
+
+    assert of("train.yaml").job.training.lora_train_embeddings
+
+
 def test_another_way_to_checkpoint_is_refused() -> None:
     Path("train.yaml").write_text("bf16: true\ngradient_checkpointing: selective\n")
     with pytest.raises(DsgenError, match="gradient_checkpointing is selective"):

@@ -56,6 +56,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "lora_rank": int,
     "lora_targets": tuple,
     "lora_dropout": float,
+    "lora_train_embeddings": bool,
     "lora_fp32": bool,
     "seq_len": int,
     "chunked_loss": bool,
@@ -274,6 +275,9 @@ def _fixed(
     for field, (keys_of, value_of) in _PROGRAM_S.items():
         if field in arguments and field not in fixed and all(_left(subject, key) for key in keys_of):
             fixed[field], by[field] = value_of(arguments[field]), str(file)
+    dtype = arguments.get("precision")
+    if dtype is not None and "precision" not in fixed and subject.is_open(f"{dtype}.enabled"):
+        fixed["precision"], by["precision"] = str(dtype), str(file)
     stage = fixed.get("stage", subject.stage)
     degree = fixed.get("tp", meanings.degree(subject))
     micro, steps = meanings.batch(subject, job.world, fixed.get("micro_batch"))
