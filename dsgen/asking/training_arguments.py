@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
 
 from dsgen.asking import training_programs as programs
+from dsgen.asking.told_values import FILES, SCRIPTS, passed, values_of
 from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
 from dsgen.linting import statements
-from dsgen.linting.launch_files import Started
 from dsgen.linting.sources import Source
 from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError, mistake
@@ -74,11 +72,8 @@ _SWITCHES = ("true", "false", "auto")
 _LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is what the program has by default
 # What programs call the base model: transformers' examples and LLaMA-Factory, Axolotl, ms-swift.
 _MODELS = ("model_name_or_path", "base_model", "model")
-_ENDINGS = (".yaml", ".yml", ".json")
 # A prompt and an answer of at most so many tokens make a sequence: TRL's trainers that generate.
 _ANSWERS = ("max_prompt_length", "max_completion_length")
-_WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
-_OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
 # Of the optimizer's steps: argument of TrainingArguments -> path of the wish.
 _STEPS = {
     "learning_rate": "training.lr",
@@ -116,7 +111,7 @@ class TrainingArguments(Value):
     @property
     def runs(self) -> dict[str, Any]:
         """The fields, and what runs where the file leaves out what a plan would choose; a script may say more."""
-        return {**(programs.left_out(self.values) if self.file.endswith(_ENDINGS) else {}), **self.fields}
+        return {**(programs.left_out(self.values) if self.file.endswith(FILES) else {}), **self.fields}
 
     @property
     def evaluated(self) -> int | None:
@@ -176,12 +171,12 @@ class TrainingArguments(Value):
 
 
 def read_arguments(path: str) -> TrainingArguments:
-    """The arguments of a YAML or JSON file, as TrainingArguments or a training program reads it.
+    """The arguments of a YAML or JSON file, of a Python program or of a launch script.
 
     Raises:
         DsgenError: Unreadable, broken, or it has none that dsgen knows.
     """
-    return _told(_values(path), path)
+    return _told(values_of(path), path) if not path.endswith(SCRIPTS) else _told(*passed(path, missing=False))
 
 
 def of_naming_file(file: str | None) -> TrainingArguments | None:
@@ -195,53 +190,13 @@ def of_naming_file(file: str | None) -> TrainingArguments | None:
     if file is None:
         return None
     try:
-        if file.endswith(_ENDINGS):
+        if file.endswith(FILES):
             return read_arguments(file)
-        return _told(*_passed(file))
+        return _told(*passed(file))
     except DsgenError as error:
         if error.code == "missing":
             return None
         raise
-
-
-def _passed(path: str) -> tuple[dict[str, Any], str]:
-    """The arguments of the training that a launch script starts, and the file that has most of them: the script, or
-    the one it names (run_sft.py recipe.yaml, --config recipe.yaml); none where it starts several that differ."""
-    from dsgen.linting import launch_files
-
-    try:
-        text = Path(path).read_text("utf-8")
-    except (OSError, ValueError):  # what a script is read from may be gone, or no text
-        return {}, path
-    told = [_of_start(start, path) for start in launch_files.starts(text, path)]
-    told = [(values, file) for values, file in told if _OF_TRAINER in values]
-    return told[0] if told and all(one == told[0] for one in told) else ({}, path)
-
-
-def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
-    """What one command of a script tells its program: the words behind it come before those of a file."""
-    from dsgen.linting.wrapped_configs import named
-
-    words = [*start.files, *(one for one in start.arguments if one.name == "config")]
-    files = [named(one.value or "", path) for one in words if (one.value or "").endswith(_ENDINGS)]
-    file = next((str(one) for one in files if one is not None), None)
-    said = {one.name: _typed(one.value) for one in start.arguments}
-    return ({**_values(file), **said}, file) if file is not None else (said, path)
-
-
-def _values(path: str) -> dict[str, Any]:
-    """Every argument of a file by its name, whatever section it stands in."""
-    from dsgen.documents.yaml.reader import entries, read_text
-
-    return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
-
-
-def _typed(text: str | None) -> Any:
-    """An argument as argparse or the Trainer's parser reads it: a bare switch is on."""
-    if text is None or text.lower() in ("true", "false"):
-        return text is None or text.lower() == "true"
-    kind = int if _WHOLE.fullmatch(text) else float if _FRACTION.fullmatch(text) else str
-    return kind(text)
 
 
 def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
@@ -298,8 +253,8 @@ def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments 
     """
     if path is None:
         return source, of_naming_file(source.of)
-    if not path.endswith(_ENDINGS):
-        raise mistake("its name ends otherwise", must=f"arguments stand in {', '.join(_ENDINGS)}", where=path)
+    if not path.endswith(FILES):
+        raise mistake("its name ends otherwise", must=f"arguments stand in {', '.join(FILES)}", where=path)
     told = read_arguments(path)
     told.check(source.document.config)
     try:

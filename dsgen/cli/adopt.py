@@ -15,7 +15,9 @@ __all__ = ["command"]
 
 @click.command("adopt")
 @click.argument("config")
-@click.option("--args", "arguments", metavar="FILE", help="Arguments of the training program, in YAML or JSON.")
+@click.option(
+    "--args", "arguments", metavar="FILE", help="Arguments of the training program, in YAML, JSON or its Python."
+)
 @scenario_options
 @target_option
 @click.option("-o", "--output", metavar="FILE", help="Write the scenario to a file, whole or not at all.")

@@ -192,6 +192,9 @@ def _wanted_by(path: str, running: bool) -> Scenario:
 
     told = read_arguments(path)
     notes = [*told.uncounted]
+    config = told.values.get("deepspeed")
+    if path.endswith(".py") and isinstance(config, str):
+        notes.append(f"{path} names {config}, which is not looked at here: --config {config} --args {path} takes both")
     if (other := told.other_optimizer) is not None:
         notes.append(f"{path}: {other} is not known: AdamW is counted, or what --optimizer says")
     if named := named_by(path):
@@ -203,7 +206,7 @@ def _wanted_by(path: str, running: bool) -> Scenario:
 
 def arguments_option(function: F) -> F:
     """Add --args, the file of what a program is told."""
-    words = "Arguments of the training program, in YAML or JSON: what is trained, and how; options win."
+    words = "Arguments of the training program, in YAML, JSON or its Python: what is trained, and how; options win."
     return click.option("--args", "arguments", metavar="FILE", help=words)(function)
 
 

@@ -1,0 +1,141 @@
+"""What a Python program tells its trainer: the arguments that stand in its calls as plain values; nothing is run.
+
+Calls as transformers 5.23, TRL 1.10 and peft 0.21 have them: TrainingArguments and TRL's configs, LoraConfig,
+BitsAndBytesConfig, from_pretrained of a model, SFTTrainer(model="...").
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsgen.shapes.errors import DsgenError, mistake
+
+__all__ = ["told_by"]
+
+_ARGUMENTS, _CONFIG = "TrainingArguments", "Config"
+_OF_TRL = ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward", "RLOO")  # each has its Config and its Trainer
+_OPEN = object()  # a value that only running the program would tell
+# Keyword of LoraConfig -> the argument that programs have for it.
+_ADAPTERS = {
+    "r": "lora_r",
+    "target_modules": "lora_target_modules",
+    "lora_dropout": "lora_dropout",
+    "modules_to_save": "lora_modules_to_save",
+    "use_dora": "use_dora",
+}
+_RANK = 8  # of a LoraConfig that says none
+_BASE = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
+_LOADED = ("attn_implementation", "dtype", "torch_dtype")
+_PATH = "pretrained_model_name_or_path"
+
+
+def told_by(text: str, path: str) -> dict[str, Any]:
+    """The arguments by the names that a file of them has; those that are computed are left out.
+
+    Args:
+        text: The program.
+        path: What to call it in errors.
+
+    Raises:
+        DsgenError: No Python, or several trainings that are told different things.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        raise mistake("it is no Python", where=f"{path}:{line}" if line else path, code="unreadable") from None
+    constants = dict(_constants(tree))
+    calls = [(_name(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    trained = [(name, _keywords(node, constants)) for name, node in calls if _is_arguments(name)]
+    if any(values != trained[0][1] for _, values in trained):
+        raise _several(path, len(trained))
+    said: dict[str, Any] = dict(trained[0][1]) if trained else {}
+    for name, node in calls:
+        said |= _of_call(name, node, constants)
+    if any(name.removesuffix(_CONFIG) in _OF_TRL for name, _ in trained):
+        said.setdefault("use_peft", "lora_r" in said)
+        if any(name == "from_pretrained" for name, _ in calls):  # transformers takes the type of the checkpoint
+            said.setdefault("dtype", "auto")
+    inner = [value for value in said.values() if isinstance(value, dict)]  # as those of a file, whatever their section
+    flat = {key: value for values in (*inner, said) for key, value in values.items()}
+    return {name: value for name, value in flat.items() if value is not _OPEN and not isinstance(value, dict)}
+
+
+def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[str, Any]:
+    """What one call says, besides the arguments themselves."""
+    told = _keywords(node, constants)
+    if name == "LoraConfig":
+        return {argument: told[own] for own, argument in _ADAPTERS.items() if own in told} | {
+            "lora_r": told.get("r", _RANK)
+        }
+    if name == "BitsAndBytesConfig":
+        return {"bnb_4bit_use_double_quant": False} | {key: told[key] for key in _BASE if key in told}
+    if name == "gradient_checkpointing_enable":
+        return {"gradient_checkpointing": True}
+    if name.removesuffix("Trainer") in _OF_TRL and isinstance(told.get("model"), str):
+        return {"model_name_or_path": told["model"]}
+    if name == "from_pretrained" and _is_model(node.func):
+        first = _value(node.args[0], constants) if node.args else told.get(_PATH, _OPEN)
+        return {key: told[key] for key in (*_LOADED, *_BASE) if key in told} | {"model_name_or_path": first}
+    return {}
+
+
+def _several(path: str, number: int) -> DsgenError:
+    return mistake(
+        f"it makes {number} trainings that are told different things",
+        must="a plan is of one",
+        where=path,
+        todo="Write the arguments of one into a YAML file.",
+        code="refused",
+    )
+
+
+def _is_arguments(name: str) -> bool:
+    return name.endswith(_ARGUMENTS) or (name.endswith(_CONFIG) and name.removesuffix(_CONFIG) in _OF_TRL)
+
+
+def _is_model(called: ast.expr) -> bool:
+    """Whether it is from_pretrained of a model: AutoModelForCausalLM, LlamaForCausalLM; not of a tokenizer."""
+    owner = _name(called.value) if isinstance(called, ast.Attribute) else ""
+    return "Model" in owner or "ForCausalLM" in owner
+
+
+def _name(called: ast.expr) -> str:
+    """The last part of what is called: TrainingArguments of transformers.TrainingArguments."""
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
+    """The plain values that names stand for wherever they are assigned once, and at the top."""
+    named = [target.id for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets
+             if isinstance(target, ast.Name)]  # fmt: skip
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            value = _value(node.value, {})
+            if value is not _OPEN and named.count(name) == 1:
+                yield name, value
+
+
+def _keywords(node: ast.Call, constants: Mapping[str, Any]) -> dict[str, Any]:
+    return {word.arg: _value(word.value, constants) for word in node.keywords if word.arg is not None}
+
+
+def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:
+    """The value of an expression, a tuple or set as a list; a type of torch by its name."""
+    if isinstance(node, ast.Name):
+        return constants.get(node.id, _OPEN)
+    if isinstance(node, ast.Attribute):
+        return node.attr if _name(node.value) == "torch" else _OPEN
+    if isinstance(node, ast.Call) and _name(node.func) == "dict":
+        return _keywords(node, constants)
+    if isinstance(node, ast.Dict):
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        return {str(key): _value(value, constants) for key, value in zip(keys, node.values, strict=True)}
+    try:
+        value = ast.literal_eval(node)
+        return [*value] if isinstance(value, (tuple, set)) else value
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return _OPEN

@@ -1,0 +1,72 @@
+"""What the arguments of a training program are where they stand: in a file, a Python program or a launch script."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from dsgen.linting.launch_files import Started
+from dsgen.shapes.errors import DsgenError
+
+__all__ = ["FILES", "SCRIPTS", "passed", "values_of"]
+
+_YAML, _PYTHON = (".yaml", ".yml", ".json"), ".py"
+FILES, SCRIPTS = (*_YAML, _PYTHON), (".sh", ".bash", ".slurm", ".sbatch")  # endings of their names
+_WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
+_OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
+
+
+def passed(path: str, missing: bool = True) -> tuple[dict[str, Any], str]:
+    """The arguments of the training that a launch script starts, and the file that has most of them: the script, or
+    the one it names (run_sft.py recipe.yaml, --config recipe.yaml); none where it starts several that differ.
+
+    Args:
+        path: The script.
+        missing: It may be gone since it was looked at, or be no text: then it says nothing.
+
+    Raises:
+        DsgenError: It may not, and is.
+    """
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting import launch_files
+
+    try:
+        text = read_text(Path(path))
+    except DsgenError:
+        if missing:
+            return {}, path
+        raise
+    told = [_of_start(start, path) for start in launch_files.starts(text, path)]
+    told = [(values, file) for values, file in told if _OF_TRAINER in values]
+    return told[0] if told and all(one == told[0] for one in told) else ({}, path)
+
+
+def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
+    """What one command of a script tells its program: the words behind it come before those of a file."""
+    from dsgen.linting.wrapped_configs import named
+
+    words = [*start.files, *(one for one in start.arguments if one.name == "config")]
+    files = [named(one.value or "", path) for one in words if (one.value or "").endswith(_YAML)]
+    file = next((str(one) for one in files if one is not None), None)
+    said = {one.name: _typed(one.value) for one in start.arguments}
+    return ({**values_of(file), **said}, file) if file is not None else (said, path)
+
+
+def values_of(path: str) -> dict[str, Any]:
+    """Every argument of a file by its name, whatever section it stands in."""
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    if path.endswith(_PYTHON):
+        from dsgen.asking.python_programs import told_by  # most files are no programs
+
+        return told_by(read_text(Path(path)), path)
+    return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+
+
+def _typed(text: str | None) -> Any:
+    """An argument as argparse or the Trainer's parser reads it: a bare switch is on."""
+    if text is None or text.lower() in ("true", "false"):
+        return text is None or text.lower() == "true"
+    kind = int if _WHOLE.fullmatch(text) else float if _FRACTION.fullmatch(text) else str
+    return kind(text)

@@ -1,0 +1,132 @@
+"""`--args` of a Python program: what stands in its calls as plain values is read, and nothing of it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import refused, run
+
+from dsgen.asking.python_programs import told_by
+from dsgen.asking.training_arguments import read_arguments
+from dsgen.shapes.errors import DsgenError
+
+TRAINER = """
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainingArguments
+
+raise SystemExit("it must not be run")
+BASE = "Qwen/Qwen2.5-7B"
+args = TrainingArguments(
+    output_dir="out", per_device_train_batch_size=4, gradient_accumulation_steps=8, learning_rate=2e-5, bf16=True,
+    gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}, deepspeed="ds.json",
+    warmup_steps=compute(),
+)
+tokenizer = AutoTokenizer.from_pretrained("another/name")
+model = AutoModelForCausalLM.from_pretrained(BASE, attn_implementation="sdpa")
+"""
+QLORA = """
+import torch, peft
+from transformers import BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+
+bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
+trainer = SFTTrainer(
+    model="mistralai/Mistral-7B-v0.3",
+    args=SFTConfig(
+        per_device_train_batch_size=2, max_length=2048, bf16=True, model_init_kwargs=dict(dtype=torch.bfloat16)
+    ),
+    peft_config=peft.LoraConfig(r=64, lora_dropout=0.1, target_modules=("q_proj", "v_proj")),
+)
+"""
+CARD = ("--hw", "a100-80g", "--gpus", "8")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAINER)
+
+
+def test_the_arguments_of_the_trainer_and_the_model_are_read() -> None:
+    told = read_arguments("train.py")
+
+    assert told.model == "Qwen/Qwen2.5-7B"
+    assert told.fields == {
+        "micro_batch": 4,
+        "accumulation": 8,
+        "precision": "bf16",
+        "checkpointing": "full",
+        "reentrant": True,
+        "attention": "sdpa",
+    }
+    assert "warmup_steps" not in told.values  # it is computed
+
+
+def test_adapters_over_4_bits_of_trl_are_read_with_what_it_does_by_itself() -> None:
+    Path("sft.py").write_text(QLORA)
+    told = read_arguments("sft.py")
+
+    assert told.model == "mistralai/Mistral-7B-v0.3"
+    wanted = {"method": "qlora", "lora_rank": 64, "lora_dropout": 0.1, "lora_targets": ["q_proj", "v_proj"]}
+    of_trl = {"double_quantization": False, "kbit_fp32": "never", "loading": "mapped", "checkpointing": "full"}
+    assert {name: told.fields[name] for name in wanted | of_trl} == wanted | of_trl
+    assert (told.fields["micro_batch"], told.fields["seq_len"]) == (2, 2048)
+
+
+def test_a_plan_follows_it_and_says_of_which_config_it_is_not() -> None:
+    done = run("plan", "--args", "train.py", *CARD)
+
+    assert done.code == 0
+    assert "pinned: training.micro_batch = 4 (train.py)" in done.out
+    assert "--config ds.json --args train.py takes both" in done.err
+
+
+def test_beside_a_config_it_fills_in_the_auto() -> None:
+    Path("ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}}'
+    )
+
+    out = run("memory", "--config", "ds.json", "--args", "train.py", *CARD).out
+
+    assert "micro-batch 4 x 8 GPUs x accumulation 8 = 256, 4096 tokens, bf16" in " ".join(out.split())
+
+
+def test_a_launch_script_says_what_it_tells_its_program() -> None:
+    Path("run.sh").write_text(
+        "deepspeed --num_gpus 8 t.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 2 --bf16 True\n"
+    )
+
+    assert read_arguments("run.sh").fields["micro_batch"] == 2
+
+
+def test_what_is_assigned_twice_or_computed_is_not_guessed() -> None:
+    text = "N = 1\nN = 2\nTrainingArguments(per_device_train_batch_size=N, max_steps=M * 2, bf16=True)\n"
+
+    assert told_by(text, "x.py") == {"bf16": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = (\n", "bad.py:1: it is no Python"),
+        ("print(1)\n", "it has no argument that a plan follows"),
+        (
+            "TrainingArguments(bf16=True)\nTrainingArguments(fp16=True)\n",
+            "it makes 2 trainings that are told different",
+        ),
+    ],
+)
+def test_a_program_that_says_nothing_is_a_mistake(text: str, says: str) -> None:
+    Path("bad.py").write_text(text)
+
+    assert says in refused("plan", "--args", "bad.py", *CARD, "--model", "7b")
+
+
+def test_a_program_of_which_all_trainings_are_told_the_same_is_one() -> None:
+    assert told_by("A(x=1)\nTrainingArguments(bf16=True)\nTrainingArguments(bf16=True)\n", "x.py") == {"bf16": True}
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
+    for name in ("nothing.py", "nothing.sh"):
+        with pytest.raises(DsgenError, match="no such file"):
+            read_arguments(name)
