@@ -16,6 +16,8 @@ from dsgen.shapes.findings import Fault
 
 __all__ = ["for_deepspeed", "place", "read"]
 
+_PYTHON = ".py"
+
 
 def read(path: str, *, target: str | None = None, bare: bool = False) -> Source:
     """The config that a file is, or that it names, with the place of every key.
@@ -30,6 +32,13 @@ def read(path: str, *, target: str | None = None, bare: bool = False) -> Source:
     """
     if path != "-" and Path(path).is_dir():
         raise mistake("it is a folder", must="a config is a file", where=path)
+    if path.endswith(_PYTHON):
+        raise mistake(
+            "it is a Python program",
+            must="a config is JSON, HJSON or YAML",
+            where=path,
+            todo=f"Name the config that it gives its trainer, and --args {path} beside it.",
+        )
     listed = list(sources.documents([path], target=target))
     held = [item for item in listed if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
     if held and (bare or _has_ours(held[0].document.config)):

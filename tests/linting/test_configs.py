@@ -71,6 +71,17 @@ def test_what_is_no_config_is_said_alike_and_with_its_place(
     assert done.err.startswith(f"error: {said}")
 
 
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader[0])
+def test_a_python_program_is_told_which_option_takes_it(reader: tuple[str, ...]) -> None:
+    put("train.py", "import torch\n")
+
+    done = run(*(word.format("train.py") for word in reader))
+
+    assert done.code == 2
+    assert "it is a Python program; a config is JSON, HJSON or YAML" in done.err
+    assert "--args train.py" in done.err
+
+
 def test_the_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     put("ds.json", PLAIN)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(HJSON.encode())))
