@@ -14,7 +14,7 @@ from dsgen.catalog.structure import structure
 from dsgen.catalog.wishes import follow
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import dropped, left_open
-from dsgen.jobs.contradictions import contradictions
+from dsgen.jobs.contradictions import contradictions, regrouped
 from dsgen.jobs.exact import WHOLE, exact
 from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
@@ -261,6 +261,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *_paged(wishes, provenance),
             *newer_than_known(wishes, provenance),
             *contradictions(hardware, model, wishes, folded.provenance, known.version),
+            *regrouped(wishes, nodes * per_node),
         ),
     )
 

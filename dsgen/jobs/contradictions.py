@@ -12,7 +12,7 @@ from dsgen.shapes.layers import Provenance, Rank
 from dsgen.shapes.profiles import Hardware, Model, Training
 from dsgen.shapes.units import gib
 
-__all__ = ["ADAPTERS", "contradictions", "idle_in_plans"]
+__all__ = ["ADAPTERS", "contradictions", "idle_in_plans", "regrouped"]
 
 _PACKED = ("double_quantization", "kbit_fp32")  # wishes that only a base in 4 bits has
 ADAPTERS = (
@@ -90,6 +90,16 @@ def contradictions(
     length = 0 if model.relative_buckets else training.seq_len or 0
     if length > model.max_positions and not family_of(model).learned_positions:
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
+
+
+def regrouped(training: Training, world: int) -> Iterator[str]:
+    """That a batch adds up only if GPUs share each sequence, which who wrote its three numbers did not ask for."""
+    micro, steps, batch = training.micro_batch, training.accumulation, training.global_batch
+    if micro and steps and batch and training.tp is None and batch < micro * steps * world:
+        yield (
+            f"micro-batch {micro} x accumulation {steps} x {world} GPUs are {micro * steps * world} sequences a step, "
+            f"not {batch}: only tensor parallelism makes them so few; drop one of the three"
+        )
 
 
 def idle_in_plans(training: Training, provenance: Provenance) -> Iterator[str]:

@@ -99,3 +99,18 @@ def test_a_memory_in_gb_is_told_that_a_shop_means_gib_by_it() -> None:
 
     assert told.endswith("80GB is 74.5 GiB; a card that is sold as 80 GB has 80 GiB: write 80GiB")
     assert not any("is sold as" in warning for warning in sold_as("80 GiB").warnings)
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        ({"micro_batch": 4, "accumulation": 4, "global_batch": 64}, True),
+        ({"micro_batch": 4, "accumulation": 4, "global_batch": 128}, False),
+        ({"micro_batch": 4, "accumulation": 4, "global_batch": 64, "tp": 2}, False),
+        ({"micro_batch": 4, "global_batch": 64}, False),
+    ],
+)
+def test_a_batch_that_only_tensor_parallelism_makes_so_small_is_told(batch, told):
+    warnings = dsgen.job({"hw": "a100-80g", "model": "7b", "gpus": 8, **batch}).warnings
+
+    assert any("x 8 GPUs are 128 sequences a step, not 64" in warning for warning in warnings) is told
