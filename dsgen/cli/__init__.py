@@ -75,10 +75,11 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from dsgen.cli import other_words
             from dsgen.shapes.errors import nearest
 
             close = nearest(args[0], COMMANDS)
-            hint = offer(close, f"commands: {', '.join(COMMANDS)}")
+            hint = other_words.command(args[0]) or offer(close, f"commands: {', '.join(COMMANDS)}")
             ctx.fail(f"no command {args[0]!r}\n  {hint}")
         return super().resolve_command(ctx, args)
 

@@ -7,7 +7,24 @@ from collections.abc import Iterable
 
 import click
 
-__all__ = ["missing", "no_such_option"]
+__all__ = ["command", "missing", "no_such_option"]
+
+# Commands of other programs, and plain words for what is asked -> ours.
+_COMMANDS = {
+    **dict.fromkeys(("estimate", "estimate-memory", "fit", "fits", "vram"), "memory"),
+    **dict.fromkeys(("check", "validate", "verify"), "lint"),
+    **dict.fromkeys(("fix", "mend"), "lint --fix"),
+    **dict.fromkeys(("generate", "gen", "create", "init", "config", "new"), "render"),
+    **dict.fromkeys(("tune", "autotune", "optimize", "search", "speed", "compare"), "plan"),
+    **dict.fromkeys(("explain", "describe"), "why"),
+    **dict.fromkeys(("debug", "doctor", "log"), "diagnose"),
+    **dict.fromkeys(("run", "train", "start"), "launch"),
+    **dict.fromkeys(("convert", "import"), "adopt"),
+    **dict.fromkeys(("upgrade", "update"), "migrate"),
+    **dict.fromkeys(("detect", "env"), "hardware detect"),
+    **dict.fromkeys(("models", "profile", "list", "gpus"), "profiles list"),
+    "test": "prove",
+}
 
 _LENGTH = ("--seq-len N",)
 _MICRO = ("--micro-batch N",)
@@ -107,6 +124,12 @@ _UNPLANNED = {
     **dict.fromkeys(("pp", "pp-size", "pipeline-parallel", "pipeline-parallel-size"), _STAGES),
     **dict.fromkeys(("ep", "ep-size", "expert-parallel", "expert-parallel-size"), _EXPERTS),
 }
+
+
+def command(name: str) -> str | None:
+    """The command that says what one of another name means; None where nobody knows."""
+    ours = _COMMANDS.get(name.casefold())
+    return f"here it is dsgen {ours}" if ours is not None else None
 
 
 def no_such_option(error: click.NoSuchOption) -> str:

@@ -31,6 +31,26 @@ def test_an_option_of_another_program_is_answered_with_ours(option: str, told: s
 
 
 @pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("estimate", "here it is dsgen memory"),
+        ("check", "here it is dsgen lint"),
+        ("init", "here it is dsgen render"),
+        ("lnt", "did you mean lint?"),
+    ],
+)
+def test_a_command_of_another_program_is_answered_with_ours(name: str, told: str) -> None:
+    assert f"no command {name!r}\n  {told}" in refused(name)
+
+
+def test_every_command_that_is_offered_is_there() -> None:
+    offered = {ours.split()[0] for ours in other_words._COMMANDS.values()}
+
+    assert offered <= {*COMMANDS}
+    assert not {*COMMANDS} & {*other_words._COMMANDS}
+
+
+@pytest.mark.parametrize(
     ("option", "told"),
     [
         ("--sp", "sequences are not cut among GPUs"),
