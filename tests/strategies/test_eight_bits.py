@@ -55,6 +55,14 @@ def test_it_does_not_leave_the_gpu(offload):
         dsgen.render({**SCENARIO, "offload": offload})
 
 
+def test_a_config_that_offloads_them_is_told_which_optimizer_can():
+    offloaded = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": offloaded}
+
+    with pytest.raises(DsgenError, match="optim: adamw_torch"):
+        dsgen.memory(SCENARIO, config=config)
+
+
 def test_gaudi_has_none():
     with pytest.raises(DsgenError, match="bitsandbytes has no optimizers in 8 bits for Gaudi"):
         dsgen.render({**SCENARIO, "hw": "gaudi2-96g"})

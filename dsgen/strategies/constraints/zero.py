@@ -57,6 +57,7 @@ ZERO = (
         condition=lambda at: at.training.optimizer == EIGHT_BITS and at.offload_optimizer != "none",
         reason="{at.training.optimizer} steps on the GPU, and DeepSpeed offloads to its own Adam alone",
         source="deepspeed/runtime/engine.py (0.19.8): _configure_optimizer, zero_force_ds_cpu_optimizer",
+        todo="Offload with AdamW (optim: adamw_torch, --optimizer AdamW), or keep the states on the GPU.",
     ),
     Constraint(
         code="optimizer-offload-at-stage-0",
