@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen.asking import training_programs as programs
+from dsgen.asking.told_schedules import schedule
 from dsgen.asking.told_values import FILES, SCRIPTS, passed, values_of
 from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
@@ -129,25 +130,27 @@ class TrainingArguments(Value):
         """What such a training holds, or does, that no plan counts."""
         return tuple(uncounted(self.values, self.file, self.fields))
 
-    def scenario(self, running: bool = False) -> Scenario:
+    def scenario(self, running: bool = False, ended: bool = False) -> Scenario:
         """What the training wants, as a scenario file with the same fields would say it.
 
         Args:
             running: As it runs, and not as a plan may complete it.
+            ended: Somebody else says how long it lasts.
         """
         origin = Origin(self.file)
         fields = self.runs if running else self.fields
         return Scenario(
             profiles={"model": (self.model,) if self.model is not None else ()},
             fields={name: ScenarioValue(value, origin, TOLD) for name, value in fields.items()},
-            sets=tuple(
-                (path, ScenarioValue(self.values[name], origin, TOLD))
-                for name, path in _STEPS.items()
-                if _is_number(self.values.get(name))
-            ),
+            sets=tuple((path, ScenarioValue(value, origin, TOLD)) for path, value in self._steps(ended)),
             named={"model": origin},
             rank=Rank.SITE,
         )
+
+    def _steps(self, ended: bool) -> Iterator[tuple[str, Any]]:
+        """Path of a wish -> its value, of the optimizer's steps."""
+        yield from ((path, self.values[name]) for name, path in _STEPS.items() if _is_number(self.values.get(name)))
+        yield from schedule(self.values, ended)
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Refuse a config that says otherwise, as the Trainer does.
