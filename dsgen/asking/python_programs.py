@@ -20,6 +20,7 @@ _OPEN = object()  # a value that only running the program would tell
 # Keyword of LoraConfig -> the argument that programs have for it.
 _ADAPTERS = {
     "r": "lora_r",
+    "lora_alpha": "lora_alpha",
     "target_modules": "lora_target_modules",
     "lora_dropout": "lora_dropout",
     "modules_to_save": "lora_modules_to_save",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dsgen.frameworks.job_files import yaml_value
 from dsgen.linting.launch_files import Started
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["FILES", "SCRIPTS", "passed", "values_of"]
+__all__ = ["FILES", "SCRIPTS", "passed", "values_of", "yaml_of"]
 
-_YAML, _PYTHON = (".yaml", ".yml", ".json"), ".py"
+_PLAIN, _PYTHON = (".yaml", ".yml"), ".py"
+_YAML = (*_PLAIN, ".json")
 FILES, SCRIPTS = (*_YAML, _PYTHON), (".sh", ".bash", ".slurm", ".sbatch")  # endings of their names
 _WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
@@ -62,6 +65,16 @@ def values_of(path: str) -> dict[str, Any]:
 
         return told_by(read_text(Path(path)), path)
     return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+
+
+def yaml_of(path: str, values: Mapping[str, Any]) -> str:
+    """The arguments as YAML, one under the other: a YAML file as it is, of others those that are text or numbers."""
+    from dsgen.documents.yaml.reader import read_text
+
+    if path.endswith(_PLAIN):
+        return read_text(Path(path))
+    plain = {name: value for name, value in values.items() if isinstance(value, (str, int, float))}
+    return "".join(f"{name}: {yaml_value(value)}\n" for name, value in plain.items())
 
 
 def _typed(text: str | None) -> Any:

@@ -9,10 +9,10 @@ import attrs
 
 from dsgen.asking import training_programs as programs
 from dsgen.asking.told_schedules import schedule
-from dsgen.asking.told_values import FILES, SCRIPTS, passed, values_of
+from dsgen.asking.told_values import FILES, SCRIPTS, passed, values_of, yaml_of
 from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
-from dsgen.frameworks.job_files import FILL_IN
+from dsgen.frameworks.job_files import FILL_IN, keep_filled, yaml_value
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
 from dsgen.linting import statements
 from dsgen.linting.sources import Source
@@ -84,6 +84,7 @@ _STEPS = {
     "adam_epsilon": "training.eps",
     "max_grad_norm": "training.gradient_clipping",
 }
+_OF_NO_PLAN = ("lora_alpha",)  # which dsgen writes, and a program's own file decides
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -129,6 +130,12 @@ class TrainingArguments(Value):
     def uncounted(self) -> tuple[str, ...]:
         """What such a training holds, or does, that no plan counts."""
         return tuple(uncounted(self.values, self.file, self.fields))
+
+    def filling(self, text: str) -> str:
+        """A file for a training program with what this one says where only a person knows, and of what no plan
+        depends on."""
+        own = "".join(f"{name}: {yaml_value(self.model)}\n" for name in _MODELS if self.model is not None)
+        return keep_filled(f"{own}{yaml_of(self.file, self.values)}", text, _OF_NO_PLAN)
 
     def scenario(self, running: bool = False, ended: bool = False) -> Scenario:
         """What the training wants, as a scenario file with the same fields would say it.

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import idle, job_from, scenario_options
+from dsgen.cli.options import arguments_option, filled_by, idle, job_from, scenario_options
 from dsgen.cli.terminal import emit
 from dsgen.shapes.errors import mistake
 
@@ -52,6 +52,7 @@ class _WithProgram(click.Command):
 @click.option("--force", is_flag=True, help="Write over files of a run that are there.")
 @click.option("--dry-run", is_flag=True, help="Print every file, and write none.")
 @click.option("--start", is_flag=True, help="Start it when it is written; without this nothing is started.")
+@arguments_option
 @scenario_options
 def command(
     scenario: str | None,
@@ -79,6 +80,8 @@ def command(
     MFU), what the program must do, what to watch and at which thresholds, how the run resumes, and what to do when it
     fails. Nothing is started without --start. Exit code 1 means that what was started has failed.
     """
+    import attrs
+
     from dsgen.documents.folder_writing import write_folder
     from dsgen.launching import run_folder
     from dsgen.launching.asked import Wishes, asked_launch
@@ -98,9 +101,13 @@ def command(
         config_argument=config_argument, checkpoint_argument=checkpoint_argument,
         hostfile=hostfile, interface=interface, port=port, directives=directives, image=image, filled=filled,
     )  # fmt: skip
+    arguments = options["arguments"]
     config = render(plan(started_by(job_from(scenario, options, target), starter)))
     _say_idle(wishes, config.plan.job.nodes)
     written = run_folder(asked_launch(config, wishes))
+    if name := written.unfilled_file:
+        texts = ((file, filled_by(arguments, file.text) if file.name == name else file.text) for file in written.files)
+        written = attrs.evolve(written, files=tuple(attrs.evolve(file, text=text) for file, text in texts))
     if dry_run:
         emit(dry_text(written, wishes.folder), "launch")
         return OK

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "arguments_option",
     "fields_from",
+    "filled_by",
     "gpus_from",
     "idle",
     "job_from",
@@ -205,6 +206,15 @@ def _wanted_by(path: str, running: bool, ended: bool) -> Scenario:
     for note in notes:
         click.echo(f"warning: {note}", err=True)
     return told.scenario(running, ended)
+
+
+def filled_by(arguments: str | None, text: str) -> str:
+    """A file for a training program with what a file of arguments says where only a person knows."""
+    if arguments is None:
+        return text
+    from dsgen.asking.training_arguments import read_arguments
+
+    return read_arguments(arguments).filling(text)
 
 
 def arguments_option(function: F) -> F:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dsgen.cli.options import arguments_option, idle, job_from, scenario_options
+from dsgen.cli.options import arguments_option, filled_by, idle, job_from, scenario_options
 from dsgen.cli.terminal import emit
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def command(
         from dsgen.documents.writing import ensure_apart
 
         ensure_apart(output, (scenario, *options.values()))
+    arguments = options["arguments"]
     config = render(plan(job_from(scenario, options, target)))
     if target == "deepspeed":
         for said, option in ((resolve, "--resolve"), (force, "--force")):
@@ -87,7 +88,7 @@ def command(
         _put(config.to_json() if form == "json" else config.to_hjson(), output)
         beside: tuple[str, ...] = ()
     else:
-        beside = _hand_over(_files(config, target, resolve, form, output), output, force)
+        beside = _hand_over(_files(config, target, resolve, form, output), output, force, arguments)
     if not quiet:
         emit(summary.text(config, output, target, beside), "summary", err=True)
     return None
@@ -109,8 +110,15 @@ def _files(config: Any, target: str, resolve: bool, form: str, output: str | Non
     return job_files(config, target, resolve=resolve, path=str(Path(output).expanduser()) if output else CONFIG_FILE)
 
 
-def _hand_over(files: JobFiles, output: str | None, force: bool) -> tuple[str, ...]:
-    """Write a job's files, all or none of them; without a place for them the config goes to stdout alone."""
+def _hand_over(files: JobFiles, output: str | None, force: bool, arguments: str | None) -> tuple[str, ...]:
+    """Write a job's files, all or none of them; without a place for them the config goes to stdout alone.
+
+    Args:
+        files: The files.
+        output: Where the config goes.
+        force: What is there is written over.
+        arguments: A file of arguments, which says what only a person knows.
+    """
     first, *rest = files.files
     if output is None:
         emit(first.text, "json")
@@ -135,7 +143,8 @@ def _hand_over(files: JobFiles, output: str | None, force: bool) -> tuple[str, .
             )
     _put(first.text, output)
     for path, item in zip(paths, rest, strict=True):
-        _put(item.text if force else keep_filled(there(path), item.text), path)
+        text = filled_by(arguments, item.text)
+        _put(text if force else keep_filled(there(path), text), path)
     return tuple(paths)
 
 

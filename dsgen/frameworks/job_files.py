@@ -105,20 +105,22 @@ def unfilled(text: str) -> tuple[str, ...]:
     return tuple(line.partition(":")[0] for line in lines if _UNFILLED.match(line))
 
 
-def keep_filled(there: str, text: str) -> str:
+def keep_filled(there: str, text: str, also: tuple[str, ...] = ()) -> str:
     """A text with what a person has filled in where it says FILL_IN.
 
     Args:
         there: What lies on disk: an earlier text, in which a person may have filled in.
         text: What is rendered now.
+        also: Keys whose value there counts too.
     """
     kept = _blocks(there)
     lines = []
     for line in text.splitlines(keepends=True):
         key = line.partition(":")[0]
-        block = kept.get(key, "") if _UNFILLED.match(line.partition("#")[0]) else ""
+        block = kept.get(key, "") if key in also or _UNFILLED.match(line.partition("#")[0]) else ""
         lines.append(line if not block or _UNFILLED.match(block.partition("#")[0]) else block)
-    return "".join(lines)
+    whole = "".join(lines)
+    return whole if unfilled(whole) else re.sub(rf"^# .*\b{FILL_IN}\b.*\n", "", whole, flags=re.MULTILINE)
 
 
 _UNFILLED = re.compile(rf"\w+:.*\b{FILL_IN}\b")

@@ -110,6 +110,40 @@ def test_a_file_that_says_nothing_useful_is_an_error(sft: Path, text: str | None
     assert "Traceback" not in done.err
 
 
+DATA = "template: qwen\ndataset:\n  - mine\n  - yours  # of last year\nlora_alpha: 40\n"
+
+
+def test_a_file_for_the_program_has_what_the_file_of_arguments_says(sft: Path) -> None:
+    """What only a person knows, and the scale of adapters, of which no plan depends."""
+    sft.write_text(f"{QLORA}{DATA}", encoding="utf-8")
+
+    run("render", "--args", "sft.yaml", *CARD, "--target", "llama-factory", "-o", "ds.json", "-q")
+    told = Path("ds.llama_factory.yaml").read_text(encoding="utf-8")
+
+    lines = ("model_name_or_path: Qwen/Qwen3-4B", "template: qwen", "  - yours  # of last year", "lora_alpha: 40")
+    assert [line for line in lines if f"{line}\n" not in told] == []
+    assert "FILL_IN" not in told
+
+
+def test_of_another_program_it_has_the_model_and_what_is_open_says_so(sft: Path) -> None:
+    run("render", "--args", "sft.yaml", *CARD, "--target", "axolotl", "-o", "ds.json", "-q")
+    told = Path("ds.axolotl.yaml").read_text(encoding="utf-8")
+
+    assert "base_model: Qwen/Qwen3-4B\n" in told
+    assert "datasets: [{path: FILL_IN, type: FILL_IN}]" in told
+    assert "# Where it says FILL_IN only you know" in told
+
+
+def test_the_folder_of_a_run_has_it_too(sft: Path) -> None:
+    sft.write_text(f"{QLORA}{DATA}", encoding="utf-8")
+
+    launched = ("--with", "torchrun", "--target", "llama-factory", "-o", "run")
+    done = run("launch", "--args", "sft.yaml", *CARD, *launched)
+
+    assert done.code == 0, done.err
+    assert "template: qwen\n" in Path("run/llama_factory.yaml").read_text(encoding="utf-8")
+
+
 def test_an_optimizer_that_no_plan_knows_is_named(sft: Path) -> None:
     sft.write_text(f"{QLORA}optim: adafactor\n", encoding="utf-8")
 

@@ -91,7 +91,7 @@ def test_a_checklist_says_once_where_its_file_comes_from() -> None:
 
 
 def test_launch_says_where_arguments_of_the_program_stand() -> None:
-    for option in ("--args", "--learning-rate"):
+    for option in ("--data-path", "--learning-rate"):
         said = refused("launch", *MAIN, "--with", "deepspeed", "--script", "t.py", "-o", "run", option, "1e-5")
         assert f"stand behind --: -- {option} ..." in said
     assert "stand behind" not in refused("plan", *MAIN, "--args", "1e-5")
