@@ -37,8 +37,8 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     shown = _shown(plan, every)
     rejections, groups = _apart(shown)
     rows = [
-        (plan.chosen, f"chosen: {plan.reason}"),
-        *((rival, _compared(rival, plan)) for rival in plan.runners_up),
+        (plan.chosen, f"{_doubt(plan.chosen)}chosen: {plan.reason}"),
+        *((rival, f"{_doubt(rival)}{_compared(rival, plan)}") for rival in plan.runners_up),
     ]
     names = [str(item.strategy) for item, _ in rows] + [_name(rejection, plan) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
@@ -74,6 +74,11 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     if plan.job.pins:
         lines += ["", *(f"pinned: {pin}" for pin in dict.fromkeys(str(pin) for pin in job.pins))]
     return "\n".join(lines) + "\n"
+
+
+def _doubt(item: Candidate) -> str:
+    """Words before the note of a row that does not surely fit: it is there because nothing does."""
+    return "" if item.sure else "may not fit; "
 
 
 def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int) -> list[str]:
