@@ -12,7 +12,7 @@ from typing import Any
 
 from dsgen.shapes.errors import DsgenError, mistake
 
-__all__ = ["told_by"]
+__all__ = ["computed_in", "told_by"]
 
 _ARGUMENTS, _CONFIG = "TrainingArguments", "Config"
 _OF_TRL = ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward", "RLOO")  # each has its Config and its Trainer
@@ -42,26 +42,48 @@ def told_by(text: str, path: str) -> dict[str, Any]:
     Raises:
         DsgenError: No Python, or several trainings that are told different things.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        raise mistake("it is no Python", where=f"{path}:{line}" if line else path, code="unreadable") from None
+    tree = _tree(text, path)
     constants = dict(_constants(tree))
     calls = [(_name(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     trained = [(name, _keywords(node, constants)) for name, node in calls if _is_arguments(name)]
     if any(values != trained[0][1] for _, values in trained):
         raise _several(path, len(trained))
-    said: dict[str, Any] = dict(trained[0][1]) if trained else {}
-    for name, node in calls:
-        said |= _of_call(name, node, constants)
+    said = _known(trained[0][1]) if trained else {}
+    for name, node in calls:  # of two models the first is trained, and the other its reference or teacher
+        said = {**_known(_of_call(name, node, constants)), **said}
     if any(name.removesuffix(_CONFIG) in _OF_TRL for name, _ in trained):
         said.setdefault("use_peft", "lora_r" in said)
         if any(name == "from_pretrained" for name, _ in calls):  # transformers takes the type of the checkpoint
             said.setdefault("dtype", "auto")
     inner = [value for value in said.values() if isinstance(value, dict)]  # as those of a file, whatever their section
     flat = {key: value for values in (*inner, said) for key, value in values.items()}
-    return {name: value for name, value in flat.items() if value is not _OPEN and not isinstance(value, dict)}
+    return {name: value for name, value in _known(flat).items() if not isinstance(value, dict)}
+
+
+def computed_in(text: str, path: str) -> tuple[str, ...]:
+    """The arguments of the trainer that only running the program would tell.
+
+    Raises:
+        DsgenError: As `told_by`, where it is no Python.
+    """
+    tree = _tree(text, path)
+    constants = dict(_constants(tree))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_arguments(_name(node.func)))
+    told = (pair for node in calls for pair in _keywords(node, constants).items())
+    return tuple(dict.fromkeys(name for name, value in told if value is _OPEN))
+
+
+def _tree(text: str, path: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        raise mistake("it is no Python", where=f"{path}:{line}" if line else path, code="unreadable") from None
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are told without the program being run."""
+    return {name: value for name, value in values.items() if value is not _OPEN}
 
 
 def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dsgen.frameworks.job_files import yaml_value
 from dsgen.linting.launch_files import Started
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["FILES", "SCRIPTS", "passed", "values_of", "yaml_of"]
+__all__ = ["FILES", "SCRIPTS", "computed_of", "passed", "values_of", "yaml_of"]
 
 _PLAIN, _PYTHON = (".yaml", ".yml"), ".py"
 _YAML = (*_PLAIN, ".json")
@@ -65,6 +65,16 @@ def values_of(path: str) -> dict[str, Any]:
 
         return told_by(read_text(Path(path)), path)
     return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+
+
+def computed_of(path: str) -> tuple[str, ...]:
+    """The arguments of a Python program that are computed there."""
+    if not path.endswith(_PYTHON):
+        return ()
+    from dsgen.asking.python_programs import computed_in
+    from dsgen.documents.yaml.reader import read_text
+
+    return computed_in(read_text(Path(path)), path)
 
 
 def yaml_of(path: str, values: Mapping[str, Any]) -> str:

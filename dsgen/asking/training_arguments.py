@@ -9,7 +9,7 @@ import attrs
 
 from dsgen.asking import training_programs as programs
 from dsgen.asking.told_schedules import schedule
-from dsgen.asking.told_values import FILES, SCRIPTS, passed, values_of, yaml_of
+from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, values_of, yaml_of
 from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN, keep_filled, yaml_value
@@ -84,6 +84,7 @@ _STEPS = {
     "adam_epsilon": "training.eps",
     "max_grad_norm": "training.gradient_clipping",
 }
+_FOLLOWED = ("bf16", "fp16", "gradient_checkpointing", *_OPTIMIZERS)
 _OF_NO_PLAN = ("lora_alpha",)  # which dsgen writes, and a program's own file decides
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
@@ -129,7 +130,13 @@ class TrainingArguments(Value):
     @property
     def uncounted(self) -> tuple[str, ...]:
         """What such a training holds, or does, that no plan counts."""
-        return tuple(uncounted(self.values, self.file, self.fields))
+        return (*uncounted(self.values, self.file, self.fields), *self._computed())
+
+    def _computed(self) -> Iterator[str]:
+        """What a plan follows and a Python program computes."""
+        names = [name for name in computed_of(self.file) if name in (*_COUNTS, *_LENGTHS, *_FOLLOWED, *_STEPS)]
+        if names:
+            yield f"{self.file} computes {', '.join(names)}, which only running it would tell: left to dsgen"
 
     def filling(self, text: str) -> str:
         """A file for a training program with what this one says where only a person knows, and of what no plan

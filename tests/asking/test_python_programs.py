@@ -99,10 +99,30 @@ def test_a_launch_script_says_what_it_tells_its_program() -> None:
     assert read_arguments("run.sh").fields["micro_batch"] == 2
 
 
+def test_what_a_plan_follows_and_the_program_computes_is_named() -> None:
+    Path("train.py").write_text(TRAINER.replace("batch_size=4", "batch_size=N").replace('"out"', "folder"))
+
+    assert read_arguments("train.py").uncounted == (
+        "train.py computes per_device_train_batch_size, which only running it would tell: left to dsgen",
+    )
+    Path("train.py").write_text(TRAINER)
+    assert read_arguments("train.py").uncounted == ()
+
+
 def test_what_is_assigned_twice_or_computed_is_not_guessed() -> None:
     text = "N = 1\nN = 2\nTrainingArguments(per_device_train_batch_size=N, max_steps=M * 2, bf16=True)\n"
 
     assert told_by(text, "x.py") == {"bf16": True}
+
+
+def test_of_two_models_the_first_that_is_named_is_trained() -> None:
+    text = (
+        "policy = AutoModelForCausalLM.from_pretrained(sys.argv[1])\n"
+        "policy = AutoModelForCausalLM.from_pretrained('a/policy')\n"
+        "reference = AutoModelForCausalLM.from_pretrained('a/reference')\n"
+    )
+
+    assert told_by(text, "x.py")["model_name_or_path"] == "a/policy"
 
 
 @pytest.mark.parametrize(
