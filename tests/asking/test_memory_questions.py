@@ -789,3 +789,20 @@ def test_muon_on_the_cpu_beside_autotp_at_stage_3_has_a_wide_interval() -> None:
         widths.append(gpu.low_bytes / gpu.peak_bytes)
 
     assert widths[1] < 0.85 < widths[0]
+
+
+def test_the_checkpointing_that_keeps_no_gathered_weights_is_the_smallest_change_of_qlora_at_stage_3() -> None:
+    """As a config of one's own runs where nobody says the kind; at stage 2, and where it runs already, it is none."""
+    training = {"method": "qlora", "seq_len": 16384, "checkpointing": "full", "expandable_segments": True}
+    wanted = job("a100-80g", "llama-3.1-70b", training=training, cluster={"gpus": 4})
+
+    def options(stage: int, **more: Any) -> list[dict[str, Any]]:
+        held = given(
+            {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
+        )
+        asked = ask_config(attrs.evolve(wanted, training=attrs.evolve(wanted.training, **more)), held)
+        return [change.options for change in counterfactuals(asked).changes]
+
+    assert options(3)[0] == {"reentrant": True}
+    assert {"reentrant": True} not in options(3, reentrant=True)
+    assert {"reentrant": True} not in options(2)

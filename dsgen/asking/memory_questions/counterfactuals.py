@@ -17,7 +17,9 @@ from dsgen.asking.memory_questions.loaders import for_program, program_of
 from dsgen.asking.memory_questions.questions import Question, strategy_of
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import reenters
 from dsgen.memory import MemoryEstimate, Verdict, estimate, host_limit
+from dsgen.memory.estimates import GATHERS
 from dsgen.memory.later import Later, later
 from dsgen.memory.quantized_base import lifts
 from dsgen.strategies.constraints import cannot
@@ -36,6 +38,7 @@ _MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
 _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
 
 _LOSS, _PACKED = "a chunked loss", "without peft's prepare_model_for_kbit_training, which makes fp32 of embeddings"
+_AGAIN = "reentrant checkpointing, whose forward keeps no gathered 4-bit weights"
 _ADAPTED = {"lora": "training adapters", "qlora": "training adapters over a base in 4 bit"}
 _SMALLER = {"full": ("lora", "qlora"), "lora": ("qlora",), "qlora": ()}  # what takes less than a method, in general
 
@@ -200,6 +203,8 @@ def _smallest(question: Question, length: int) -> Iterator[Change]:
     if not job.training.expandable_segments and estimate(growing, asked).verdict is Verdict.FITS:
         words = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         yield _change({"expandable_segments": True}, words, growing, asked, question.evaluated)
+    if (again := _recomputed_otherwise(question)) is not None:
+        yield again
     change = _strategies(question)
     if change is not None:
         yield change
@@ -209,6 +214,15 @@ def _smallest(question: Question, length: int) -> Iterator[Change]:
         short = _at_length(job, length)
         yield _change({"seq_len": length}, f"{length} tokens", short, asked, question.evaluated)
     yield from _trained_otherwise(question)
+
+
+def _recomputed_otherwise(question: Question) -> Change | None:
+    """The kind of checkpointing whose forward makes no graph, in which bitsandbytes would keep what is gathered."""
+    training, asked = question.job.training, question.strategy
+    keeps = training.method == "qlora" and asked.stage == GATHERS and asked.checkpointing
+    if not keeps or reenters(training, asked.stage, question.job.version):
+        return None
+    return _trained(question, {"reentrant": True}, _AGAIN)
 
 
 def _trained_otherwise(question: Question) -> Iterator[Change]:
