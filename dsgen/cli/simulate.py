@@ -385,8 +385,10 @@ def _waiting(words: str) -> Iterator[None]:
     over, began = threading.Event(), time.monotonic()
 
     def tick() -> None:
-        while not over.wait(_TICK_SECONDS):
+        while True:  # at once: a person sees what runs
             click.echo(f"\r{words[:60]} ... {time.monotonic() - began:.0f} s\033[K", err=True, nl=False)
+            if over.wait(_TICK_SECONDS):
+                break
 
     thread = threading.Thread(target=tick, daemon=True)
     thread.start()
