@@ -9,13 +9,13 @@ from typing import Any
 
 import attrs
 
-from dsgen import catalog
 from dsgen.catalog.structure import structure
 from dsgen.catalog.wishes import follow
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import dropped, left_open
 from dsgen.jobs.contradictions import contradictions, regrouped
 from dsgen.jobs.exact import WHOLE, exact
+from dsgen.jobs.fabrics import ASSUMED_NETWORK, assumed, named
 from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
 from dsgen.jobs.releases import by_release, casts_adapters
@@ -46,7 +46,6 @@ INSTEAD = {
 LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
 SPREAD = "are taken as"  # by what a warning of nodes that nobody counted is found
 ONE_SERVER = 8  # GPUs that may be in one server; who has more counts nodes anyhow
-ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
 
 
 def canonical(layers: Iterable[Layer], version: str | None = None) -> tuple[Layer, ...]:
@@ -382,7 +381,4 @@ def _network(
         return network, ()
     if nodes == 1:
         return Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False), ()
-    layer = catalog.find("network", ASSUMED_NETWORK).layer
-    assumed = fold([layer])
-    warning = f"no network named for {nodes} nodes: assumed {ASSUMED_NETWORK}; name yours with --network"
-    return structure(Network, "network", assumed.tree, assumed.provenance), (warning,)
+    return named(ASSUMED_NETWORK), (assumed(nodes),)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from dsgen.deepspeed.keys import lookup
+from dsgen.jobs.fabrics import assumes, joined, reference
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import loops_over_experts, reenters
 from dsgen.kernels.architectures import architecture
@@ -20,7 +21,7 @@ from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.strategies import FAST_LINKS
 from dsgen.strategies.wishes import allowed
 
-__all__ = ["ProgramChange", "both_keys", "degrees", "program_changes"]
+__all__ = ["ProgramChange", "both_keys", "degrees", "program_changes", "usual_network"]
 
 CUDNN_BEATS = 3  # the first release of FlashAttention that is as fast as cuDNN's kernel (docs/kernels.md)
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, as in remedies)
@@ -29,7 +30,7 @@ SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, 
 # Keys that a plan leaves to a person: DeepSpeed's own accounts of them, and other people's, differ.
 _HPZ = "zero_optimization.zero_hpz_partition_size"
 _QWZ = "zero_optimization.zero_quantized_weights"
-_TP = "tp"
+_TP, _NETWORK = "tp", "network"
 _TRANSFORMERS, _GROUPS_EXPERTS = "transformers", "5"  # the first release that does (integrations/moe.py)
 _DEGREES = (2, 4, 8)
 _ANEW: Any = attrs.NOTHING  # a field of a job that follows from its keys, worked out of them anew
@@ -65,6 +66,11 @@ class ProgramChange(NamedTuple):
         """Whether it is a key of DeepSpeed's, or several, and nothing of the program's."""
         return "." in self.field or isinstance(self.value, dict)
 
+    @property
+    def of_program(self) -> bool:
+        """Whether it is the program that does so: no key of DeepSpeed's, nor what the nodes have."""
+        return not self.key and self.field != _NETWORK
+
     def _paths(self) -> Iterator[tuple[str, Any]]:
         """The path of each key with its value."""
         if isinstance(self.value, dict):
@@ -77,6 +83,8 @@ class ProgramChange(NamedTuple):
         if self.field == _TP:
             pin = Pin(_TP, (self.value,), Override(_TP, self.value, Origin(self.option), Rank.USER))
             return attrs.evolve(job, pins=(*job.pins, pin))
+        if self.field == _NETWORK:
+            return joined(job, self.value)
         if self.key:
             tree = dict(job.deepspeed)
             for path, value in self._paths():
@@ -124,6 +132,14 @@ def degrees(job: Job) -> Iterator[ProgramChange]:
         if job.gpus_per_node % degree == 0:
             words = f"AutoTP, {degree} GPUs share each layer over PCIe, and less passes between the nodes"
             yield ProgramChange(_TP, degree, words, True)
+
+
+def usual_network(job: Job) -> ProgramChange | None:
+    """The network that nodes of these GPUs have in their vendor's own system, where nobody named one."""
+    if not assumes(job):
+        return None
+    name, adapters = reference(job.hardware)
+    return ProgramChange(_NETWORK, name, f"if your nodes have {adapters}", True)
 
 
 def _of_wishes(job: Job) -> Iterator[ProgramChange]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsgen.jobs.fabrics import assumes
 from dsgen.jobs.job import Job
 from dsgen.memory import Place, Verdict
 from dsgen.memory.card_numbers import card
@@ -41,6 +42,11 @@ def batch_words(chosen: Strategy, world: int) -> str:
     unit = "GPU" if chosen.tp == 1 else "replica"
     each = f"{replicas} {unit}{'s' if replicas > 1 else ''}"
     return f"{each} x accumulation {chosen.accumulation} = {chosen.global_batch}"
+
+
+def network_words(job: Job) -> str:
+    """What joins the nodes of a job, and whether that is assumed."""
+    return f"{job.names.get('network', 'a network')}{' (assumed)' if assumes(job) else ''}"
 
 
 def whole_node(job: Job) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsgen.asking.plan_questions.amounts import tokens_text
 from dsgen.asking.plan_questions.deadlines import FASTER, Budget, Fleet, MetBy
-from dsgen.report.bars import rounded
+from dsgen.report.bars import network_words, rounded
 from dsgen.report.costs import seconds_text
 from dsgen.report.memory import wrapped
 from dsgen.report.plan import candidate_data, job_data
@@ -123,8 +123,7 @@ def _way(way: MetBy) -> str:
     if way.fleet is None:
         return f"nothing meets it: {way.refused}"
     job = way.fleet.plan.job
-    assumed = " (assumed)" if any(said.startswith("no network named") for said in job.warnings) else ""
-    over = f" over {job.names.get('network', 'a network')}{assumed}" if job.nodes > 1 else ""
+    over = f" over {network_words(job)}" if job.nodes > 1 else ""
     how = f"{_count(way.fleet)}{over}, {way.fleet.plan.chosen.strategy}"
     told = f"the fewest GPUs that meet it: {how}: {_words(way.fleet)}"
     return told if way.faster is None else f"{told}; {_over_faster(way.fleet, way.faster)}"

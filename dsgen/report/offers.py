@@ -25,7 +25,7 @@ def lines(offers: Sequence[Offer]) -> Iterator[str]:
 
 def sentence(offer: Offer) -> str:
     """The change in short, for a summary."""
-    whose = offer.change.words if offer.change.key else "your program's part"
+    whose = "your program's part" if offer.change.of_program else offer.change.words
     return f"with {offer.change.option} ({whose}): {describe(offer.chosen.strategy)}, {_gives(offer)}"
 
 

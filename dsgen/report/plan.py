@@ -12,7 +12,7 @@ from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan, compared
 from dsgen.report import costs, needs, offers, schedules
-from dsgen.report.bars import bar, folded, place_line, rounded, whole_node
+from dsgen.report.bars import bar, folded, network_words, place_line, rounded, whole_node
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
@@ -42,8 +42,9 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     ]
     names = [str(item.strategy) for item, _ in rows] + [_name(rejection, plan) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
+    head = f"{job_line(job)}, {plan.chosen.strategy.global_batch} sequences a step"
     lines = [
-        f"{job_line(job)}, {plan.chosen.strategy.global_batch} sequences a step",
+        *textwrap.wrap(head, width, subsequent_indent="  ", break_on_hyphens=False),
         *([whole_node(job)] if whole_node(job) else []),
         "",
         f"   {'strategy':<{column}} {'GPU GiB':>7} {'host GiB':>8} {'tok/s/GPU':>9} {'comm':>5}",
@@ -198,7 +199,8 @@ def job_data(job: Job) -> dict[str, Any]:
 def job_line(job: Job) -> str:
     """What a job is, in words: model, GPUs, tokens."""
     where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
-    return f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.tokens}"
+    over = f" over {network_words(job)}" if job.nodes > 1 else ""
+    return f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}{over}, {job.tokens}"
 
 
 def _compared(rival: Candidate, plan: Plan) -> str:

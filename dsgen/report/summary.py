@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dsgen.cost.steps import speed_interval
+from dsgen.jobs.fabrics import assumes
 from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import needs, schedules
-from dsgen.report.bars import at_once, batch_words, card_line, place_line, rounded, whole_node
+from dsgen.report.bars import at_once, batch_words, card_line, network_words, place_line, rounded, whole_node
 from dsgen.report.headroom import training_line
 from dsgen.report.wrapping import fit, wrapped
 from dsgen.strategies.strategies import describe
@@ -39,7 +40,7 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
     lines[2:2] = [part for line in card if line for part in wrapped(line, " " * 6, 2)]
     network = whole_node(job) or "one node"
     if job.nodes > 1:
-        network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}"
+        network = f"{job.nodes} nodes over {network_words(job)}"
     low, high = (rounded(speed * share) for share in speed_interval(job, chosen.strategy))
     lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")
     if job.hardware.calibrated:
@@ -88,8 +89,9 @@ def _cautions(between: tuple[Later, ...]) -> Iterator[str]:
 
 
 def _offer(plan: Plan) -> str:
-    """What the program could do otherwise, where the plan offloads or may not fit; empty where nothing helps."""
-    if plan.chosen.sure and not offloaded(plan.chosen.strategy):
+    """What the program could do otherwise, where the plan offloads or may not fit, and what a network that nodes of
+    these GPUs have would change where nobody named one; empty where nothing helps."""
+    if plan.chosen.sure and not offloaded(plan.chosen.strategy) and not assumes(plan.job):
         return ""
     from dsgen.asking.plan_questions.offers import offers as offered  # most summaries have none
     from dsgen.report import offers

@@ -12,6 +12,7 @@ from dsgen.asking.plan_questions.amounts import tokens_of, tokens_text
 from dsgen.asking.plan_questions.variations import varied
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.assembly import SPREAD, assemble
+from dsgen.jobs.fabrics import counted_anew
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.planning.planner import WAITING, Plan, contenders, decide, plan
@@ -327,8 +328,6 @@ def _at(job: Job, nodes: int, per_node: int) -> Job:
     """The job on another number of GPUs; on one node without a network."""
     network = job.network if nodes > 1 else _ALONE
     names = {kind: name for kind, name in job.names.items() if nodes > 1 or kind != "network"}
-    assumed = "no network named for "
     counted = [text for text in job.warnings if f" GPUs {SPREAD} " not in text]  # here they are found
-    kept = (text for text in counted if nodes > 1 or not text.startswith(assumed))
-    warnings = tuple(text.replace(f"{assumed}{job.nodes} nodes", f"{assumed}{nodes} nodes") for text in kept)
+    warnings = counted_anew(counted, job.nodes, nodes)
     return attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, names=names, warnings=warnings)

@@ -7,7 +7,7 @@ from dsgen.memory.estimates import GATHERS
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.launchers import threads_matter
 from dsgen.planning.planner import TIE, Plan, best, offloaded, plan
-from dsgen.planning.program_changes import ProgramChange, both_keys, degrees, program_changes
+from dsgen.planning.program_changes import ProgramChange, both_keys, degrees, program_changes, usual_network
 from dsgen.shapes.errors import DsgenError
 from dsgen.strategies.strategies import Layout
 
@@ -50,7 +50,8 @@ def offers(asked: Plan) -> tuple[Offer, ...]:
 
     One that trains the same is worth it where it is FREE_GAIN faster (a launcher: STARTED_GAIN), or saves an offload or
     a doubt at no loss of speed; one that trains something else only where the plan as asked offloads and it is
-    OTHER_GAIN faster, or where it surely fits and the plan as asked may not.
+    OTHER_GAIN faster, or where it surely fits and the plan as asked may not. Before them, where nobody named a network,
+    the one that nodes of these GPUs have in their vendor's own system.
     """
     changes = list(program_changes(asked.job))
     told = [offer for change in changes if (offer := _offer(asked, change)) is not None]
@@ -62,7 +63,10 @@ def offers(asked: Plan) -> tuple[Offer, ...]:
         same = offer.change.same
         return not same, not (same and offer.simpler and 1 + offer.gain >= near), -offer.gain
 
-    return tuple(_with_both(asked, changes, sorted(told, key=order)[:MOST_OFFERS]))
+    usual = usual_network(asked.job)
+    network = _offer(asked, usual) if usual is not None else None
+    beside = _with_both(asked, changes, sorted(told, key=order)[:MOST_OFFERS])
+    return tuple(beside if network is None else [network, *beside])
 
 
 def _with_both(asked: Plan, changes: Iterable[ProgramChange], told: list[Offer]) -> list[Offer]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from dsgen.jobs.assembly import ASSUMED_NETWORK, assemble
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.fabrics import ASSUMED_NETWORK
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import FIELDS, NAMES, Scenario, ScenarioValue, layers, parse_set
 from dsgen.jobs.token_amounts import amount
