@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +125,21 @@ def test_what_is_reserved_is_that_of_the_steps() -> None:
     assert with_one["peak"]["gpu"]["allocator"] == without["peak"]["gpu"]["allocator"]
     assert with_one["phases"][: len(without["phases"])] == without["phases"]
     assert "files" not in without
+
+
+@pytest.mark.proof
+def test_python_s_garbage_changes_nothing() -> None:
+    """When Python looks for it hangs on how many objects there are; here it would with every one."""
+    looking = "import gc; gc.set_threshold(1, 1, 1); from dsgen.engine.simulate.__main__ import main; main()"
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    }
+    asked = {"config": config, "model": MODEL, "world_size": WORLD, "seq_len": 64, "method": "lora", "checkpoint": True}
+    done = subprocess.run(
+        [sys.executable, "-c", looking], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True
+    )
+
+    assert json.loads(done.stdout)["phases"] == simulate(asked)["phases"]

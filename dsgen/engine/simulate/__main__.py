@@ -68,7 +68,9 @@ def _end_with(parent: int, folder: Path | None) -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """The result of one request; an error is a result too."""
     began = time.monotonic()
-    gc.disable()  # until everything is imported: of what modules make nothing is garbage (0.7 s)
+    # For good: when Python looks for garbage by itself hangs on how many objects anybody has made, a debugger or a
+    # measure of coverage too, and so would what is said. What waits for it stays: the most that a run may hold.
+    gc.disable()
     installed = versions(("peft",) if request.get("method") in ("lora", "qlora") else ())
     if "missing" in installed:
         return installed

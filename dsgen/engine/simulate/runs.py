@@ -57,7 +57,6 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
     adapters.load(request["method"])
     config = copy.deepcopy(request["config"])
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
-    gc.enable()
     with devices.fake_mode(), recorder:
         engine = _initialize(request, config, recorder)
         for step in range(1, request["steps"] + 1):

@@ -34,7 +34,7 @@ def main(_: Sequence[str] = ()) -> int:
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     folder = Path(json.loads(sys.stdin.readline())["folder"])
     send_output_to(folder / "server.log")
-    gc.disable()  # of what modules make nothing is garbage; a fork turns it on when all is imported (runs.run)
+    gc.disable()  # of what modules make nothing is garbage
     greeting = _greet()
     _say(channel, greeting)
     if "missing" not in greeting:
