@@ -1,7 +1,7 @@
 """What a plan does not decide: what a person's program could do otherwise, and a key that is worth its risk."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -21,7 +21,7 @@ from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.strategies import FAST_LINKS
 from dsgen.strategies.wishes import allowed
 
-__all__ = ["ProgramChange", "both_keys", "degrees", "program_changes", "usual_network"]
+__all__ = ["ProgramChange", "at_once", "both_keys", "degrees", "fewest", "program_changes", "usual_network"]
 
 CUDNN_BEATS = 3  # the first release of FlashAttention that is as fast as cuDNN's kernel (docs/kernels.md)
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, as in remedies)
@@ -30,30 +30,36 @@ SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, 
 # Keys that a plan leaves to a person: DeepSpeed's own accounts of them, and other people's, differ.
 _HPZ = "zero_optimization.zero_hpz_partition_size"
 _QWZ = "zero_optimization.zero_quantized_weights"
-_TP, _NETWORK = "tp", "network"
+_TP, _NETWORK, _LAUNCHER = "tp", "network", "launcher"
+_SEVERAL = 2
 _TRANSFORMERS, _GROUPS_EXPERTS = "transformers", "5"  # the first release that does (integrations/moe.py)
 _DEGREES = (2, 4, 8)
 _ANEW: Any = attrs.NOTHING  # a field of a job that follows from its keys, worked out of them anew
 
 
 class ProgramChange(NamedTuple):
-    """One thing that a program can do otherwise.
+    """One thing that a program can do otherwise, or several at once.
 
     Attributes:
         field: The field of a scenario that says it, and of Training; or the path of a key, or of a section with keys.
         value: Its value; of a section name -> value of each key.
         words: What the program does then.
         same: Whether it trains the same: the same parameters on the same text, but for rounding.
+        also: What it does otherwise besides.
     """
 
     field: str
     value: Any
     words: str
     same: bool
+    also: tuple["ProgramChange", ...] = ()
 
     @property
     def option(self) -> str:
         """What to say on the command line: `--chunked-loss`, `--method lora`."""
+        return " ".join([self._option(), *(one.option for one in self.also)])
+
+    def _option(self) -> str:
         if self.key:
             return " ".join(f"--set {path}={json.dumps(value)}" for path, value in self._paths())
         name = self.field.replace("_", "-")
@@ -80,6 +86,12 @@ class ProgramChange(NamedTuple):
 
     def applied(self, job: Job) -> Job:
         """The job whose program does so."""
+        job = self._applied(job)
+        for one in self.also:
+            job = one.applied(job)
+        return job
+
+    def _applied(self, job: Job) -> Job:
         if self.field == _TP:
             pin = Pin(_TP, (self.value,), Override(_TP, self.value, Origin(self.option), Rank.USER))
             return attrs.evolve(job, pins=(*job.pins, pin))
@@ -123,6 +135,33 @@ def both_keys(changes: Iterable[ProgramChange]) -> ProgramChange | None:
     return ProgramChange(section, value, words, True)
 
 
+def at_once(changes: Sequence[ProgramChange]) -> ProgramChange:
+    """Several changes as one."""
+    first, *others = changes
+    words = ", and ".join(change.words for change in changes)
+    return first._replace(words=words, same=all(change.same for change in changes), also=tuple(others))
+
+
+def fewest(changes: Iterable[ProgramChange], holds: Callable[[ProgramChange], bool]) -> ProgramChange | None:
+    """As few of the changes of a program that train the same as something needs to hold: the later go first.
+
+    Args:
+        changes: Of `program_changes`.
+        holds: Asked of several at once, and then of all but one of them, until none can be left out.
+
+    Returns:
+        Two of them or more at once, or None where that does not hold.
+    """
+    needed = [change for change in changes if change.same and change.of_program and change.field != _LAUNCHER]
+    if len(needed) < _SEVERAL or not holds(at_once(needed)):
+        return None
+    for change in reversed(needed[:]):
+        rest = [one for one in needed if one is not change]
+        if len(rest) >= _SEVERAL and holds(at_once(rest)):
+            needed = rest
+    return at_once(needed)
+
+
 def degrees(job: Job) -> Iterator[ProgramChange]:
     """AutoTP over PCIe, which no plan tries: it costs more than it saves, but it may not where a network is slower."""
     fast = job.hardware.intra_node_link in FAST_LINKS
@@ -156,7 +195,7 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange("attention", "sdpa", "torch's attention, which runs cuDNN's kernel on this GPU", True)
     if job.gpus_per_node > 1 and wishes.launcher not in ("bound", launcher := best_launcher(job)):
         other = attrs.evolve(job, training=attrs.evolve(wishes, launcher=launcher))
-        yield ProgramChange("launcher", launcher, starting_words(other), True)
+        yield ProgramChange(_LAUNCHER, launcher, starting_words(other), True)
     if wide_adapters(wishes):
         words = "adapters in the type of the base (peft: autocast_adapter_dtype=False; DeepSpeed keeps an fp32 copy)"
         yield ProgramChange("lora_fp32", False, words, True)

@@ -1,7 +1,9 @@
 """When no strategy can run: which pin excludes what, or the smallest change that would make it fit."""
 
 import collections
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -9,7 +11,7 @@ import attrs
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import ATTENTION, by_release
 from dsgen.planning.candidates import Search, search
-from dsgen.planning.program_changes import program_changes
+from dsgen.planning.program_changes import ProgramChange, at_once, fewest, program_changes
 from dsgen.shapes.errors import Code, DsgenError, mistake
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.profiles import Network
@@ -24,6 +26,7 @@ SHORTEST = 256
 LEAST_RANK = 8
 MOST_NODES = 1024
 MOST_HOST_BYTES = 4 * 2**40
+_METHOD = "method"
 _PACKS_EXPERTS = "4.57"  # of transformers: the last release in which experts are linear layers
 BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
 
@@ -94,6 +97,10 @@ def _fits(job: Job) -> bool:
         return False
 
 
+def _fits_with(job: Job, change: ProgramChange) -> bool:
+    return _fits(change.applied(job))
+
+
 def _may_fit(job: Job) -> bool:
     """Whether nothing surely fits, and something may: a plan that a person gets with a warning."""
     try:
@@ -125,7 +132,7 @@ def _too_large(job: Job, short: list[Rejection]) -> _Answer:
 
     def todo() -> str:
         ways = [f"fits with {way}" for way in _changes(job)] or [f"may fit with {way}" for way in _perhaps(job)]
-        ways += [f"fits with {way}" for way in _besides_qlora(job)]
+        ways += [f"fits with {way}" for way in (*_several(job), *_besides_qlora(job))]
         return "\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])])
 
     return _Answer(f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}", todo)  # each change is a search
@@ -165,7 +172,7 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"{override} left to the planner"
     changes = list(program_changes(job))
     for change in changes:
-        if change.same and _fits(change.applied(job)):
+        if change.same and _fits_with(job, change):
             yield f"{change.option}, {change.words}"
     rank = 1 << max((job.training.lora_rank - 1).bit_length() - 1, 0)  # the next smaller power of two
     while job.training.method != "full" and rank >= LEAST_RANK:
@@ -188,11 +195,31 @@ def _changes(job: Job) -> Iterator[str]:
         if _fits(more):
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
-    for field in ("optimizer", "method"):
-        for change in changes:
-            if change.field == field and _fits(change.applied(job)):
-                yield change.option
-                break
+    methods = (change.option for change in changes if change.field == _METHOD and _fits_with(job, change))
+    yield from itertools.islice(methods, 1)
+
+
+def _several(job: Job) -> Iterator[str]:
+    """Changes of the program at once, where none that trains the same does alone: of these, or else beside a method."""
+    changes, holds = list(program_changes(job)), functools.partial(_fits_with, job)
+    if any(change.same and holds(change) for change in changes):
+        return
+    if (several := fewest(changes, holds)) is not None:
+        yield f"{several.option}, {several.words}"
+        return
+    methods = [change for change in changes if change.field == _METHOD]
+    if not any(map(holds, methods)):
+        yield from itertools.islice(_beside_methods(job, methods), 1)
+
+
+def _beside_methods(job: Job, methods: Iterable[ProgramChange]) -> Iterator[str]:
+    for method in methods:
+        asked = method.applied(job)
+        holds = functools.partial(_fits_with, asked)
+        kept = [change for change in program_changes(asked) if change.same]
+        besides = next(filter(holds, kept), None) or fewest(kept, holds)
+        if besides is not None:
+            yield at_once([method, besides]).option
 
 
 def _besides_qlora(job: Job) -> Iterator[str]:

@@ -36,6 +36,7 @@ def data(offers: Sequence[Offer]) -> list[dict[str, Any]]:
             "option": offer.change.option,
             "field": offer.change.field,
             "value": offer.change.value,
+            "also": [{"field": one.field, "value": one.value} for one in offer.change.also],
             "words": offer.change.words,
             "trains_the_same": offer.change.same,
             "strategy": str(offer.chosen.strategy),
@@ -60,6 +61,8 @@ def _gives(offer: Offer) -> str:
         said.append("no offload" if offer.plain else "less offload")
     if offer.surer:
         said.append("surely fits")
+    elif not offer.chosen.sure:
+        said.append("may not fit")
     return ", ".join(said)
 
 

@@ -13,7 +13,7 @@ import dsgen
 from dsgen.asking.plan_questions.offers import FREE_GAIN, MOST_OFFERS, OTHER_GAIN, offers
 from dsgen.planning.candidates import Search
 from dsgen.planning.planner import best, offloaded, plan
-from dsgen.planning.program_changes import degrees, program_changes
+from dsgen.planning.program_changes import degrees, fewest, program_changes
 from dsgen.report import offers as report
 from dsgen.report import plan as plan_report
 from dsgen.report import summary
@@ -233,6 +233,63 @@ def test_a_change_that_may_not_fit_is_not_offered_where_the_plan_does(make_job, 
 def _smaller(asked):
     usable = int(asked.chosen.memory.gpu.high_bytes) - 1
     return attrs.evolve(asked.job.hardware, usable_memory_bytes=usable)
+
+
+ON_T4S = {"training.method": "qlora", "cluster.gpus": 2}
+BOTH_OPTIONS = "--chunked-loss --kbit-fp32 never"
+
+
+def test_two_changes_at_once_are_offered_where_neither_alone_surely_fits_without_an_offload(make_job):
+    asked = plan(make_job("t4-16g", "qwen2.5-14b", **ON_T4S))
+    told = {offer.change.option: offer for offer in offers(asked)}
+    said = {"training.chunked_loss": True, "training.kbit_fp32": "never"}
+    both = plan(make_job("t4-16g", "qwen2.5-14b", **ON_T4S, **said)).chosen
+
+    assert not asked.chosen.sure
+    assert [*told] == ["--kbit-fp32 never", "--chunked-loss", BOTH_OPTIONS]
+    assert told["--kbit-fp32 never"].surer
+    assert offloaded(told["--kbit-fp32 never"].chosen.strategy) > 0
+    assert not told["--chunked-loss"].chosen.sure
+    assert told[BOTH_OPTIONS].chosen.strategy == both.strategy
+    assert told[BOTH_OPTIONS].gain == pytest.approx(both.speed / asked.chosen.speed - 1)
+    assert told[BOTH_OPTIONS].surer
+    assert told[BOTH_OPTIONS].plain
+    (line,) = [one for one in report.lines(tuple(told.values())) if one.startswith(f"with {BOTH_OPTIONS}, ")]
+    assert ", and without prepare_model_for_kbit_training" in line
+    assert line.endswith("no offload, surely fits")
+    (alone,) = [one for one in report.lines(tuple(told.values())) if one.startswith("with --chunked-loss, ")]
+    assert alone.endswith("no offload, may not fit")
+    assert report.data(tuple(told.values()))[2]["also"] == [{"field": "kbit_fp32", "value": "never"}]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "gpus", "model", "method"),
+    [
+        ("rtx3090-24g", 1, "llama-3.1-8b", "lora"),  # a chunked loss alone fits without an offload
+        ("rtx3090-24g", 4, "qwen2.5-32b", "qlora"),  # both are 7 % faster than the one that surely fits
+        ("a100-80g", 8, "llama-3.1-8b", "full"),  # at ease
+    ],
+)
+def test_no_two_at_once_where_one_does_or_none_is_needed(make_job, hardware, gpus, model, method):
+    asked = plan(make_job(hardware, model, **{"training.method": method, "cluster.gpus": gpus}))
+
+    assert [offer.change.option for offer in offers(asked) if offer.change.also] == []
+
+
+def test_of_several_at_once_none_is_there_in_vain(make_job):
+    """Three that a base in 4 bits could do otherwise on two GPUs; two of them are enough."""
+    job = make_job("t4-16g", "qwen2.5-14b", **ON_T4S, **{"training.reentrant": False})
+    changes = [change for change in program_changes(job) if change.same]
+
+    kept = fewest(changes, lambda change: {"--chunked-loss", "--reentrant"} <= set(change.option.split()))
+
+    assert {"--chunked-loss", "--kbit-fp32 never", "--reentrant"} <= {change.option for change in changes}
+    assert kept is not None
+    assert kept.option == "--chunked-loss --reentrant"
+    assert kept.applied(job).training.chunked_loss
+    assert kept.applied(job).training.reentrant
+    assert kept.applied(job).training.kbit_fp32 == job.training.kbit_fp32
+    assert fewest(changes, lambda change: False) is None
 
 
 def test_plan_render_and_json_say_the_same_offer(make_job):

@@ -47,7 +47,7 @@ def test_where_no_change_fits_all_sensible_ones_were_tried_and_none_is_offered(m
     assert [more for more in memories if more != 1] == [2, 4]
     assert max(one.hardware.host_memory_bytes for one in asked) <= 4 * TIB < 8 * job.hardware.host_memory_bytes
     assert clusters == [(1, 6), (1, 8), *((2**power, 8) for power in range(1, 11))]
-    assert methods == ["lora", "qlora"]
+    assert list(dict.fromkeys(methods)) == ["lora", "qlora"]
     assert message.endswith("\n  no change of length, GPUs or method fits: take a smaller model")
     assert "fits with" not in message
 
@@ -64,6 +64,16 @@ def test_where_no_change_fits_all_sensible_ones_were_tried_and_none_is_offered(m
         (lambda job: job.world >= 9, "--gpus 16 --nodes 2"),
         (lambda job: job.training.method != "full", "--method lora"),
         (lambda job: job.training.method == "qlora", "--method qlora"),
+        (
+            lambda job: job.training.chunked_loss and job.training.optimizer == "AdamW8bit",
+            "--chunked-loss --optimizer AdamW8bit, a loss that never holds all logits (Liger's, or another), "
+            "and optimizer states in 8 bits (bitsandbytes' AdamW8bit)",
+        ),
+        (lambda job: job.training.method == "lora" and not job.training.lora_fp32, "--method lora --no-lora-fp32"),
+        (
+            lambda job: job.training.chunked_loss and job.training.kbit_fp32 == "never",
+            "--method qlora --chunked-loss --kbit-fp32 never",
+        ),
         (
             lambda job: job.hardware.host_memory_bytes >= 2 * TIB,
             "2,048 GiB of RAM a node (--set hardware.host_memory='2048 GiB')",

@@ -7,7 +7,7 @@ from dsgen.memory.estimates import GATHERS
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.launchers import threads_matter
 from dsgen.planning.planner import TIE, Plan, best, offloaded, plan
-from dsgen.planning.program_changes import ProgramChange, both_keys, degrees, program_changes, usual_network
+from dsgen.planning.program_changes import ProgramChange, both_keys, degrees, fewest, program_changes, usual_network
 from dsgen.shapes.errors import DsgenError
 from dsgen.strategies.strategies import Layout
 
@@ -19,6 +19,7 @@ OTHER_GAIN = 0.25  # the same for one that trains something else; asked only whe
 # Share of a GPU that optimizer states take at least where fewer bits of them are asked for beside a plan at ease: of
 # 13B on 8 A100-40G they take 32 % and the gain is 5 %, of 34B on 8 A100-80G 43 % and it is 16 %.
 STATES = 0.20
+AT_EASE = True, 0  # a plan that surely fits and offloads nothing
 MOST_OFFERS = 3  # a person reads no more of them beside a table; two of them at once are no further one
 
 
@@ -45,8 +46,8 @@ class Offer(NamedTuple):
 
 
 def offers(asked: Plan) -> tuple[Offer, ...]:
-    """The changes of the program that are worth it: what trains the same first, of that what saves an offload and is as
-    fast as any within the model's error, then the fastest.
+    """The changes of the program that are worth it: what trains the same first, of that what surely fits where the plan
+    as asked may not, what saves an offload and is as fast as any within the model's error, then the fastest.
 
     One that trains the same is worth it where it is FREE_GAIN faster (a launcher: STARTED_GAIN), or saves an offload or
     a doubt at no loss of speed; one that trains something else only where the plan as asked offloads and it is
@@ -59,13 +60,15 @@ def offers(asked: Plan) -> tuple[Offer, ...]:
     told += sorted(split, key=lambda offer: -offer.gain)[:1]
     near = (1 + max((offer.gain for offer in told if offer.change.same), default=0.0)) * (1 - TIE)
 
-    def order(offer: Offer) -> tuple[bool, bool, float]:
+    def order(offer: Offer) -> tuple[bool, bool, bool, float]:
         same = offer.change.same
-        return not same, not (same and offer.simpler and 1 + offer.gain >= near), -offer.gain
+        return not same, not offer.surer, not (same and offer.simpler and 1 + offer.gain >= near), -offer.gain
 
     usual = usual_network(asked.job)
     network = _offer(asked, usual) if usual is not None else None
     beside = _with_both(asked, changes, sorted(told, key=order)[:MOST_OFFERS])
+    several = _at_once(asked, changes, told)
+    beside += [several] if several is not None else []
     return tuple(beside if network is None else [network, *beside])
 
 
@@ -82,20 +85,50 @@ def _with_both(asked: Plan, changes: Iterable[ProgramChange], told: list[Offer])
     return [*told[:behind], offer, *told[behind:]]
 
 
-def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
+def _at_once(asked: Plan, changes: Iterable[ProgramChange], told: Iterable[Offer]) -> Offer | None:
+    """Several that train the same: surer or with less offload than with any of them alone, or FREE_GAIN faster.
+
+    Asked where the plan as asked may not fit or offloads, and none of them alone mends that and is as fast as any.
+    """
     before = asked.chosen
-    strained = not before.sure or offloaded(before.strategy) > 0
-    if not (change.same or strained):
+    same = [offer for offer in told if offer.change.same]
+    most = max((offer.gain for offer in same), default=0.0)
+    at_ease = [offer for offer in same if _rank(offer.chosen) == AT_EASE]
+    if _rank(before) == AT_EASE or any(1 + offer.gain >= (1 + most) * (1 - TIE) for offer in at_ease):
         return None
-    started = change.field == "launcher"
-    if started and not threads_matter(asked.job, before.strategy):
+    least = max([_rank(before), *(_rank(offer.chosen) for offer in same)])
+    alone = [offer.gain for offer in same if _rank(offer.chosen) == least]
+    fastest = (1 + max(alone, default=0.0)) * (1 + FREE_GAIN)
+    made: dict[str, Offer] = {}
+
+    def holds(change: ProgramChange) -> bool:
+        offer = _offer(asked, change)
+        if offer is None:
+            return False
+        rank, speed = _rank(offer.chosen), 1 + offer.gain
+        if made:  # one less than the first, which had all
+            first = next(iter(made.values()))
+            good = rank >= _rank(first.chosen) and speed >= (1 + first.gain) * (1 - TIE)
+        else:
+            good = rank > least or (rank == least and speed >= fastest)
+        if good:
+            made[change.option] = offer
+        return good
+
+    several = fewest((change for change in changes if _concerns(asked, change)), holds)
+    return made[several.option] if several is not None else None
+
+
+def _rank(candidate: Candidate) -> tuple[bool, int]:
+    """How sure a plan is, and how little it offloads: the larger, the better."""
+    return candidate.sure, -offloaded(candidate.strategy)
+
+
+def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
+    if not _concerns(asked, change):
         return None
-    if change.field == "lora_fp32" and before.strategy.stage != GATHERS:  # DeepSpeed casts them at any other stage
-        return None
-    states = before.memory.gpu.parts.get("optimizer states", 0)
-    if change.field == "optimizer" and not strained and states < STATES * before.memory.gpu.limit_bytes:
-        return None
-    least = STARTED_GAIN if started else FREE_GAIN if change.same else OTHER_GAIN
+    before = asked.chosen
+    least = STARTED_GAIN if change.field == "launcher" else FREE_GAIN if change.same else OTHER_GAIN
 
     def worth(layout: Layout, speed: float, surer: bool = False) -> bool:
         gain = speed / before.speed - 1
@@ -115,3 +148,16 @@ def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
     gain = after.speed / before.speed - 1
     saved = before.memory.gpu.needed_bytes - after.memory.gpu.needed_bytes
     return Offer(change, after, gain, saved, simpler, offloaded(after.strategy) == 0, surer)
+
+
+def _concerns(asked: Plan, change: ProgramChange) -> bool:
+    """Whether a change can be worth a line beside a plan at all."""
+    before, strained = asked.chosen, _rank(asked.chosen) < AT_EASE
+    if not (change.same or strained):
+        return False
+    if change.field == "launcher":
+        return threads_matter(asked.job, before.strategy)
+    if change.field == "lora_fp32":  # DeepSpeed casts them at any other stage
+        return before.strategy.stage == GATHERS
+    states = before.memory.gpu.parts.get("optimizer states", 0)
+    return change.field != "optimizer" or strained or states >= STATES * before.memory.gpu.limit_bytes
