@@ -138,6 +138,11 @@ def _simulate(chosen: list[Any], records: dict[str, Any], options: argparse.Name
         _keep(records, case.name, request, "simulated", _short(found), options)
 
 
+def _reserve(pinned: dict[str, int]) -> dict[str, int]:
+    """What torch's allocator of page-locked memory holds beside the tensors, where there are such."""
+    return {"host_reserve_bytes": pinned["reserved_bytes"] - pinned["bytes"]} if pinned["bytes"] else {}
+
+
 def _short(found: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a simulation: peaks and phases, not every tensor."""
     if "error" in found:
@@ -148,6 +153,7 @@ def _short(found: dict[str, Any]) -> dict[str, Any]:
         "bytes": found["peak"]["gpu"]["bytes"],
         "parts": found["peak"]["gpu"]["parts"],
         "host_bytes": found["peak"]["host"]["bytes"],
+        **_reserve(found["peak"]["host"]["pinned"]),
         "phases": [
             {
                 **{key: phase[key] for key in ("phase", "step", "micro_batch")},

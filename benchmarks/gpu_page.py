@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_memory_limits  # benchmarks/, beside this script
+import gpu_memory_ram
 import gpu_memory_table
 import gpu_proofs
 import gpu_speed_host_table
@@ -55,6 +56,13 @@ reserved 1,040 MiB more in its first backward: an fp64 copy of the embedding's g
 block of 1,202 MiB. It has none if backward's workspace comes before the fp32 gradient of the logits goes; the other
 runs say that it comes after. torch 2.11 gave cuBLASLt 1 MiB of its own where a layer has a bias; 2.13, whose rules are
 replayed, shares cuBLAS's.
+"""
+RAM = """### RAM
+
+What the process held at most (`ru_maxrss`), which nothing was fitted on but the 2 GiB of a process. torch locks pages
+in blocks of a power of two, and keeps them when they are freed: below, stage 3 with parameters on the CPU keeps each
+share that zero.Init made, after all of them were copied into one tensor. Until it was counted, 2 to 9 GiB were missing
+in the second, fourth and sixth row.
 """
 LIMITS = """### The least card
 
@@ -116,6 +124,8 @@ def page() -> str:
             INTRO,
             MEMORY,
             gpu_memory_table.markdown(_read("gpu_memory.json")["cases"]),
+            RAM,
+            gpu_memory_ram.markdown(_read("gpu_memory.json")["cases"]),
             LIMITS,
             gpu_memory_limits.markdown(_read("gpu_memory_limits.json")),
             "",

@@ -171,6 +171,7 @@ def buffers(subject: Subject, stage: int) -> Buffers:
         contiguous=subject.value(f"{zero}.contiguous_gradients") is not False,
         efficient_linear=subject.value(f"{zero}.memory_efficient_linear") is not False,
         locked=subject.value(f"{zero}.offload_optimizer.pin_memory") is not False,
+        locked_shares=subject.value(f"{zero}.offload_param.pin_memory") is not False,
     )
 
 

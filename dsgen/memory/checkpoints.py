@@ -14,8 +14,8 @@ from dsgen.memory.asked import asked_of, batchless, copied, felt, through_traini
 from dsgen.memory.backward import start
 from dsgen.memory.conversions import scales_of, tied_elements
 from dsgen.memory.estimates import PhaseMemory
-from dsgen.memory.hosts import Host, host
-from dsgen.memory.loading import Loaded
+from dsgen.memory.hosts import Host, Locked, adapter_bytes, host
+from dsgen.memory.loading import Loaded, under_zero_init
 from dsgen.memory.modules import modules
 from dsgen.memory.older_releases import returns_wide
 from dsgen.memory.states import FP32, States, states
@@ -149,9 +149,11 @@ def _node(job: Job, strategy: Strategy, held: States, accumulates: bool) -> Host
     swapped = strategy.buffers.swap_buffers if strategy.offload_optimizer == "nvme" else 0
     place = swapped, strategy.buffers.sub_group
     back = 0 if returns_wide(job.version) else held.size * held.own
-    base = None if job.training.method == "full" else job.model
-    locked = strategy.buffers.locked
-    return host(job.gpus_per_node, batchless(strategy), place, held, accumulates, Loaded(0, 0), 0, back, base, locked)
+    buffers, adapters = strategy.buffers, adapter_bytes(job.training, held.size)
+    made = under_zero_init(job.training, strategy.stage)
+    locked = Locked(buffers.locked, buffers.locked_shares, job.model, adapters, made)
+    ranks = job.gpus_per_node
+    return host(ranks, batchless(strategy), place, held, accumulates, Loaded(0, 0), 0, back, locked)
 
 
 def _largest(held: States, strategy: Strategy) -> int:

@@ -10,7 +10,7 @@ import attrs
 
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import tells
-from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
+from dsgen.memory.limits import PINNED, RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
 from dsgen.memory.parts import Parts, parts
 from dsgen.memory.reserved import ReservedBytes, Reserving
@@ -301,29 +301,30 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
 
 
 def host_place(job: Job, parts: Parts) -> Place:
-    """One node's RAM: the largest of loading, init and training; what torch rounds up widens the interval upwards."""
-    phase, peak = parts.host.phase, parts.host.peak
-    most = sum(parts.host.stepping.values()) + parts.host.rounding
-    return ram(job, phase, parts.host.phases[phase], max(0, most - peak))
+    """One node's RAM: the largest of loading, init and training, and what torch holds page-locked beside it."""
+    node = parts.host
+    if node.peak > sum(node.stepping.values()) + node.beyond:
+        return ram(job, node.phase, node.phases[node.phase], 0)
+    return ram(job, node.stepping_phase, node.stepping, node.beyond)
 
 
-def ram(job: Job, phase: str, parts: Mapping[str, int], more: int) -> Place:
+def ram(job: Job, phase: str, parts: Mapping[str, int], beyond: int) -> Place:
     """One node's RAM in one phase, beside its processes.
 
     Args:
         job: The job.
         phase: Its name.
         parts: Part -> bytes.
-        more: Bytes that it may take beyond them.
+        beyond: Bytes that torch's allocator of page-locked memory holds beside them.
     """
     peak = sum(parts.values())
-    processes = job.gpus_per_node * RANK_PROCESS_BYTES
+    overhead = {"processes": job.gpus_per_node * RANK_PROCESS_BYTES} | ({PINNED: beyond} if beyond else {})
     return Place(
         peak_bytes=peak,
         low_bytes=peak,
-        high_bytes=peak + more + processes,
+        high_bytes=peak + sum(overhead.values()),
         limit_bytes=host_limit(job.hardware),
         parts=parts,
         phase=phase,
-        overhead={"processes": processes},
+        overhead=overhead,
     )

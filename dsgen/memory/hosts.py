@@ -3,18 +3,39 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dsgen.allocators.pinned import PinnedMemory
 from dsgen.families.parameters import Parameter, parameters
+from dsgen.memory.conversions import tied_elements
 from dsgen.memory.cuts import cut
 from dsgen.memory.loading import Loaded
 from dsgen.memory.shares import sub_groups
 from dsgen.memory.states import FP32, States
-from dsgen.shapes.profiles import Model
+from dsgen.memory.trained import wide_adapters
+from dsgen.shapes.profiles import Model, Training
 
-__all__ = ["Host", "host"]
+__all__ = ["Host", "Locked", "adapter_bytes", "host"]
 
 PARAM_NVME_BUFFERS = 5  # offload_param.buffer_count, its default: each holds a rank's share of the largest tensor
 MAX_IN_CPU = 1_000_000_000  # elements of NVMe parameters kept in RAM (offload_param.max_in_cpu, its default)
 COMING = ("load", "init")  # before training: the model is read, then DeepSpeed is initialized
+
+
+class Locked(NamedTuple):
+    """What decides which tensors of a node are page-locked.
+
+    Attributes:
+        optimizer: Whether what an optimizer on the CPU needs is.
+        shares: Whether the shares of parameters are that wait there, before they are one tensor.
+        model: The model; beneath adapters it is frozen.
+        adapters: Bytes of an element of adapters before initialize, and of their gradients; 0 where all is trained.
+        zero_init: Whether it is made under zero.Init.
+    """
+
+    optimizer: bool
+    shares: bool
+    model: Model
+    adapters: int
+    zero_init: bool
 
 
 class Host(NamedTuple):
@@ -22,8 +43,8 @@ class Host(NamedTuple):
 
     Attributes:
         phases: load, init, training, and step where that takes more -> part -> bytes in RAM.
-        rounding: Bytes that torch takes beyond the page-locked tensors: it rounds each up to a power of two, and what
-            hpZ makes in a pass lies there twice while it is page-locked.
+        beyond: Bytes that torch holds beyond the page-locked tensors: it rounds each up to a power of two and keeps
+            what was freed, and what hpZ makes in a pass lies there twice while it is page-locked.
         nvme: Part -> bytes on the local drives.
         phase, peak: The one of them that takes most RAM, and its bytes.
         stored: Bytes on the local drives.
@@ -31,7 +52,7 @@ class Host(NamedTuple):
     """
 
     phases: dict[str, dict[str, int]]
-    rounding: int
+    beyond: int
     nvme: dict[str, int]
     phase: str
     peak: int
@@ -41,7 +62,12 @@ class Host(NamedTuple):
     @property
     def stepping(self) -> dict[str, int]:
         """Part -> bytes in RAM while the optimizer steps: most of what training takes."""
-        return self.phases.get("step", self.phases["training"])
+        return self.phases[self.stepping_phase]
+
+    @property
+    def stepping_phase(self) -> str:
+        """The phase when it does."""
+        return "step" if "step" in self.phases else "training"
 
 
 def host(
@@ -53,8 +79,7 @@ def host(
     coming: Loaded,
     flat: int = 0,
     back: int = 0,
-    frozen: Model | None = None,
-    locked: bool = True,
+    locked: Locked | None = None,
 ) -> Host:
     """The host of a layout; all ranks of a node are alike.
 
@@ -66,8 +91,7 @@ def host(
         accumulates: Gradients of earlier passes are there.
         coming: What the model takes while it loads.
         back: Bytes that a rank's stepped weights wait in for the GPU, at stages 1 and 2.
-        frozen: The model beneath adapters; None where all of it is trained.
-        locked: Whether what an optimizer on the CPU needs is page-locked.
+        locked: What decides which tensors are page-locked; without it nothing of them is counted.
         flat: Bytes that a rank has in RAM while its trained weights are made one flat tensor there, and moved back.
     """
     size, own = states.size, states.own
@@ -104,12 +128,23 @@ def host(
         phases["step"] = {**training, "temporaries": ranks * size * group}
     sizes = {name: sum(parts.values()) for name, parts in phases.items()}
     phase = max(phases, key=lambda name: sizes[name])  # the first of equals
-    pinned = (
-        *(_of_optimizer(layout, states, accumulates, back, tensors, groups) if locked else ()),
-        *_of_parameters(layout, states, frozen),
-    )
-    rounding = ranks * (_beyond(pinned) + _twice(layout, states))
-    return Host(phases, rounding, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
+    beyond = 0
+    if locked is not None:
+        away = _of_optimizer(layout, states, accumulates, back, tensors, groups, locked.adapters)
+        beyond = _beyond(
+            _shares(layout, states, locked),
+            _of_parameters(layout, states, locked),
+            away if locked.optimizer else (),
+        )
+        beyond = ranks * (beyond + _twice(layout, states))
+    return Host(phases, beyond, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
+
+
+def adapter_bytes(training: Training, size: int) -> int:
+    """Bytes of an element of adapters at stage 3, where a weight has `size`; 0 where all weights are trained."""
+    if training.method == "full":
+        return 0
+    return FP32 if wide_adapters(training) else size
 
 
 def _groups(states: States, elements: int) -> list[int]:
@@ -120,7 +155,7 @@ def _groups(states: States, elements: int) -> list[int]:
 
 
 def _of_optimizer(
-    layout: Any, states: States, accumulates: bool, back: int, tensors: int, groups: Sequence[int]
+    layout: Any, states: States, accumulates: bool, back: int, tensors: int, groups: Sequence[int], adapters: int
 ) -> Iterator[int]:
     """Bytes of each page-locked tensor of a rank that an optimizer away from the GPU needs.
 
@@ -134,7 +169,7 @@ def _of_optimizer(
         yield from [FP32 * max(groups, default=0)] * tensors
         yield size * own
     elif layout.offload_optimizer == "cpu" and layout.stage == 3:
-        yield size * own
+        yield (adapters or size) * own
         yield from (states.wide * group for group in groups)
     elif layout.offload_optimizer == "cpu":
         yield from (states.master, states.wide * own, back, size * states.tensors.largest)
@@ -143,7 +178,23 @@ def _of_optimizer(
                 yield from (size * numel for numel in states.tensors.numels[one.first : one.first + one.tensors])
 
 
-def _of_parameters(layout: Any, states: States, frozen: Model | None) -> Iterator[int]:
+def _shares(layout: Any, states: States, locked: Locked) -> list[int]:
+    """Bytes of each share that waits page-locked for itself, and is freed before training.
+
+    The trained ones until all of them are one tensor (partition_parameters.py, _partition_param; stage3.py,
+    _move_to_flat_buffer); under zero.Init also those of a head, until transformers ties it to the embedding.
+    """
+    if layout.offload_param != "cpu" or not locked.shares:
+        return []
+    size = locked.adapters or states.size
+    sizes = [size * -(-numel // states.among) for numel in states.cut_up.numels]
+    if locked.zero_init and locked.model.tied_embeddings:
+        head, second = -(-tied_elements(locked.model) // states.among), states.secondary
+        sizes += [states.size * head, *([second.groups * states.size * head] if second else [])]
+    return sizes
+
+
+def _of_parameters(layout: Any, states: States, locked: Locked) -> Iterator[int]:
     """Bytes of each page-locked tensor of a rank that parameters away from the GPU need.
 
     Trained ones are one tensor (stage3.py, _create_param_groups_fp16_flat_cpu_memory), frozen ones lie each in its own
@@ -154,7 +205,7 @@ def _of_parameters(layout: Any, states: States, frozen: Model | None) -> Iterato
     if layout.offload_param == "cpu":
         yield size * states.own
         second = states.secondary
-        for item in parameters(frozen) if frozen is not None else ():
+        for item in parameters(locked.model) if locked.adapters else ():
             yield from [_share(states, item)] * item.repeats
             if second:
                 yield from [second.groups * _share(states, item)] * item.repeats
@@ -176,9 +227,21 @@ def _twice(layout: Any, states: States) -> int:
     return second.groups * second.width * -(-states.tensors.largest // states.among) if second else 0
 
 
-def _beyond(sizes: Iterable[int]) -> int:
-    """What torch's host allocator takes beyond tensors of some bytes (CachingHostAllocator.h: PowerOf2Ceil)."""
-    return sum((1 << (size - 1).bit_length()) - size for size in sizes if size)
+def _beyond(freed: Sequence[int], before: Iterable[int], behind: Iterable[int]) -> int:
+    """What torch's host allocator holds beyond page-locked tensors of some bytes: a run's, before and behind the moment
+    when others are freed, whose blocks those behind may get."""
+    memory, used = PinnedMemory(), 0
+    for size in freed:
+        memory.allocate(size)
+    for size in before:
+        memory.allocate(size)
+        used += size
+    for size in freed:
+        memory.free(size)
+    for size in behind:
+        memory.allocate(size)
+        used += size
+    return memory.reserved_bytes - used
 
 
 def _nvme(ranks: int, layout: Any, states: States) -> dict[str, int]:

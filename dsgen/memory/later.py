@@ -73,7 +73,7 @@ def later(
         Later(
             _measured(phase, gpu.ratio),
             _card(phase, gpu, *uncounted),
-            ram(job, phase.phase, phase.host, node.rounding),
+            ram(job, phase.phase, phase.host, node.beyond),
         )
         for phase in phases
     )

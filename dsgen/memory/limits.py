@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dsgen.shapes.profiles import Hardware
 
-__all__ = ["RANK_PROCESS_BYTES", "gpu_limit", "host_limit"]
+__all__ = ["PINNED", "RANK_PROCESS_BYTES", "gpu_limit", "host_limit"]
 
-# Bytes that one Python rank holds beside the model. Without CUDA 0.34 GiB were measured behind a step (Pss; torch 2.13
-# for the CPU, transformers 5.23, DeepSpeed 0.19.8). The rest is our choice, measured nowhere: CUDA's libraries and its
-# context on the host's side, what NCCL and torch lock in pages, a data loader. A node of 8 GPUs pays 24 GiB for it.
-RANK_PROCESS_BYTES = 3 * 2**30
+# Bytes that one Python rank holds beside tensors, CUDA's libraries, its context and NCCL of one rank included: most of
+# what 41 runs on an H200 showed (benchmarks/gpu_memory.json, ru_maxrss less the tensors; torch 2.11, DeepSpeed 0.19.8).
+# Those with an optimizer or parameters in RAM take 1.5 to 1.9 GiB.
+RANK_PROCESS_BYTES = 2 * 2**30
+PINNED = "page-locked reserve"  # what torch's allocator of page-locked memory holds beside the tensors
 # The share of a node's RAM that the system, the floor of the page cache and the data loader keep: our choice too.
 HOST_SYSTEM_SHARE = 0.05
 

@@ -21,8 +21,8 @@ from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two
 from dsgen.memory.beginning import at_first, beginning
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.doubted import doubted
-from dsgen.memory.hosts import Host, host
-from dsgen.memory.loading import loaded
+from dsgen.memory.hosts import Host, Locked, adapter_bytes, host
+from dsgen.memory.loading import loaded, under_zero_init
 from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, moment
 from dsgen.memory.runs import Run
@@ -87,7 +87,8 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
 def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False) -> Parts:
     """Those of a layout that `layouts` offers, which asked before whether it is counted."""
     swapped = buffers.swap_buffers if layout.offload_optimizer == "nvme" else 0
-    node = job.gpus_per_node, job.hardware.usable_memory_bytes, buffers.locked, swapped, buffers.sub_group
+    locked = buffers.locked, buffers.locked_shares
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, locked, swapped, buffers.sub_group
     return _parts(*_telling(job, layout, buffers, passes, single), node)
 
 
@@ -144,7 +145,7 @@ def _parts(
     accumulates: bool,
     twice: bool,
     anew: bool,
-    node: tuple[int, int, bool, int, int],
+    node: tuple[int, int, tuple[bool, bool], int, int],
 ) -> Parts:
     """Those of a kind of node: its GPUs, bytes of one, whether RAM is page-locked, tensors that swap to NVMe, and
     elements of a group of them."""
@@ -164,9 +165,10 @@ def _parts(
     coming = loaded(asked.model, asked.training, layout, states, ranks)
     leaves = layout.stage in (1, 2) and not flattens  # the weights leave for RAM, and are copied flat beside them
     narrow = 0 if asked.returns_wide else states.size * states.own  # what goes back to the GPU waits in 16 bits
-    base = None if asked.training.method == "full" else asked.model
+    made = under_zero_init(asked.training, layout.stage)
+    pinned = Locked(*locked, asked.model, adapter_bytes(asked.training, states.size), made)
     away = 2 * flat if leaves else 0
-    node_ram = host(ranks, layout, swapped, states, accumulates, coming, away, narrow, base, locked)
+    node_ram = host(ranks, layout, swapped, states, accumulates, coming, away, narrow, pinned)
     return Parts(moments, lines, node_ram, warning is not None or unsure, warning)
 
 

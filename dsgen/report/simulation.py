@@ -127,8 +127,8 @@ def host_words(simulation: Simulation) -> str:
     alike = f"{over}{alike}"
     if not simulation.pinned_bytes:
         return f"{alike}, none of it page-locked"
-    rounded = simulation.pinned_rounded_bytes
-    more = f", {gib(rounded)} as torch rounds it up" if gib(rounded) != gib(simulation.pinned_bytes) else ""
+    reserved = simulation.pinned_reserved_bytes
+    more = f", {gib(reserved)} as torch rounds up and keeps it" if gib(reserved) != gib(simulation.pinned_bytes) else ""
     return f"{alike}, {gib(simulation.pinned_bytes)} GiB of it page-locked{more}"
 
 
@@ -316,7 +316,7 @@ def data(simulation: Simulation) -> dict[str, Any]:
     told["gpu"]["growing_steps"] = simulation.growing_steps
     told["gpu"]["expandable_reserved_bytes"] = simulation.expandable_reserved_bytes
     told["host"]["pinned_bytes"] = simulation.pinned_bytes
-    told["host"]["pinned_rounded_bytes"] = simulation.pinned_rounded_bytes
+    told["host"]["pinned_reserved_bytes"] = simulation.pinned_reserved_bytes
     return {
         "title": simulation.title,
         **told,

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.kernels import fused_kernel
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
-from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
+from dsgen.memory.limits import PINNED, RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
 from dsgen.memory.reserved import ReservedBytes
 from dsgen.shapes.makers import NVIDIA
@@ -54,7 +54,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         expandable_reserved_bytes=peaks["gpu"]["allocator"]["expandable_reserved_peak_bytes"],
         expandable_least_bytes=peaks["gpu"]["allocator"]["expandable_least_bytes"],
         pinned_bytes=ranks * pinned["bytes"],
-        pinned_rounded_bytes=ranks * pinned["rounded_bytes"],
+        pinned_reserved_bytes=ranks * pinned["reserved_bytes"],
         largest={
             name: tuple(_held(one, 1 if name == "gpu" else ranks) for one in peaks[name]["largest"])
             for name in peaks
@@ -167,19 +167,19 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
 
 
 def _host(answer: Mapping[str, Any], request: Request) -> Place:
-    """One node's RAM: tensors of all its ranks, page-locked ones rounded up at most, and the processes themselves."""
+    """One node's RAM: tensors of all its ranks, page-locked ones as torch holds them, and the processes themselves."""
     host, ranks = answer["peak"]["host"], request.ranks_per_node
     processes = ranks * RANK_PROCESS_BYTES
     peak = ranks * host["bytes"]
-    rounding = ranks * (host["pinned"]["rounded_bytes"] - host["pinned"]["bytes"])
+    beyond = ranks * (host["pinned"]["reserved_bytes"] - host["pinned"]["bytes"])
     return Place(
         peak_bytes=peak,
         low_bytes=peak,
-        high_bytes=peak + rounding + processes,
+        high_bytes=peak + beyond + processes,
         limit_bytes=host_limit(request.hardware) if request.hardware else 0,
         parts=_times(host["parts"], ranks),
         phase=_named(answer, "host"),
-        overhead={"processes": processes},
+        overhead={"processes": processes} | ({PINNED: beyond} if beyond else {}),
     )
 
 

@@ -119,8 +119,8 @@ class Simulation:
         shortage: What is not had first where memory runs out, or on a smaller GPU; None where nothing is asked for.
         growing_steps: Steps after the simulated ones until it reserves nothing new.
         expandable_reserved_bytes, expandable_least_bytes: The same with expandable_segments:True.
-        pinned_bytes, pinned_rounded_bytes: Page-locked bytes of a node at the host's peak: asked for, and as torch's
-            host allocator takes them.
+        pinned_bytes, pinned_reserved_bytes: Page-locked bytes of a node at the host's peak: asked for, and what torch's
+            host allocator makes of them, which rounds each up to a power of two and keeps what was freed.
         largest: "gpu" and "host" -> the tensors that hold most at the peak, largest first.
         collectives: In the order of steps and phases.
         timeline: "gpu" and "host" -> samples in the order of time.
@@ -154,7 +154,7 @@ class Simulation:
     expandable_reserved_bytes: int
     expandable_least_bytes: int
     pinned_bytes: int
-    pinned_rounded_bytes: int
+    pinned_reserved_bytes: int
     largest: Mapping[str, tuple[TensorGroup, ...]]
     collectives: tuple[Collective, ...]
     timeline: Mapping[str, tuple[Sample, ...]]

@@ -36,7 +36,8 @@ class Buffers(NamedTuple):
     `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none. `contiguous`
     is whether gradients are copied into a bucket when they are made, and do not wait where they are. `efficient_linear`
     is zero.Init's own linear layer, without which autograd keeps every gathered weight until backward. `locked` is
-    whether gradients and weights of an optimizer on the CPU lie in page-locked memory; a plan's do.
+    whether gradients and weights of an optimizer on the CPU lie in page-locked memory, and `locked_shares` whether the
+    shares of parameters do before they are one tensor there, which always does; a plan's do.
     """
 
     reduce_bucket: int
@@ -51,6 +52,7 @@ class Buffers(NamedTuple):
     contiguous: bool = True
     efficient_linear: bool = True
     locked: bool = True
+    locked_shares: bool = True
 
 
 def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at: str = "none") -> Buffers:
@@ -72,8 +74,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else own
 
     overlap = pinned.get("overlap_comm")
-    swapped = pinned.get("offload_optimizer")
-    away = swapped if isinstance(swapped, dict) else {}
+    away, waiting = (_section(pinned, f"offload_{what}") for what in ("optimizer", "param"))
     asked = away.get("buffer_count")
     states = 2 + moments_away(job.training.optimizer)  # weight, gradient and moments of one group
     return Buffers(
@@ -91,6 +92,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         secondary=size("zero_hpz_partition_size", 0),
         contiguous=pinned.get("contiguous_gradients") is not False,
         locked=away.get("pin_memory") is not False,
+        locked_shares=waiting.get("pin_memory") is not False,
     )
 
 
@@ -117,6 +119,11 @@ def _sizes(model: Model, memory: int, for_latency: int, tp: int) -> tuple[int, i
 def moments_away(optimizer: str) -> int:
     """States an element of an optimizer that steps on the CPU."""
     return MOMENTS[optimizer] + _ADDED_AWAY.get(optimizer, 0)
+
+
+def _section(pinned: dict[str, Any], name: str) -> dict[str, Any]:
+    section = pinned.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def _reuse(pinned: dict[str, Any]) -> bool:

@@ -135,6 +135,24 @@ def test_a_result_names_the_phase_of_the_peak_and_counts_page_locked_memory():
 
     assert found["phases"][found["peak"]["gpu"]["phase"]]["phase"] == "init"
     assert found["peak"]["gpu"]["parts"] == {"weights": 3000}
-    assert found["peak"]["host"]["pinned"] == {"bytes": 600, "rounded_bytes": 1024}
+    assert found["peak"]["host"]["pinned"] == {"bytes": 600, "reserved_bytes": 1024}
     assert found["peak"]["gpu"]["allocator"]["allocated_peak_bytes"] == 3072
     assert found["peak"]["gpu"]["allocator"]["reserved_peak_bytes"] == 2 * 2**20
+
+
+def test_page_locked_memory_that_is_freed_stays_and_counts_where_the_process_holds_most():
+    ledger = Ledger()
+    for size in (600, 700):
+        number = ledger.born(size, HOST, "weights", 0, NOTE)
+        ledger.pinned.add(number)
+        if size == 600:
+            ledger.died(number)
+    ledger.pinned.add(ledger.born(5000, HOST, "gradients", 0, NOTE))
+    ledger.born(100, HOST, "optimizer states", 0, NOTE)
+    ledger.mark("init", 0, 0)
+
+    host = describe(ledger, 2**30)["peak"]["host"]
+
+    assert host["bytes"] == 5800
+    # 700 gets the block of 600, as both are one of 1024; nothing else does.
+    assert host["pinned"] == {"bytes": 5700, "reserved_bytes": 1024 + 8192}

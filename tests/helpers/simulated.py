@@ -136,7 +136,7 @@ ANSWER: dict[str, Any] = {
                     "shape": "(1342177280,)",
                 }
             ],
-            "pinned": {"bytes": 5 * GIB, "rounded_bytes": 8 * GIB},
+            "pinned": {"bytes": 5 * GIB, "reserved_bytes": 8 * GIB},
         },
     },
     "nvme": {},

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dsgen.engine.simulate.requests import filled
+from dsgen.memory.limits import RANK_PROCESS_BYTES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GIB = 2**30
@@ -75,6 +76,20 @@ def test_the_cases_cover_what_moves_memory(module):
     assert min(lengths) == 512 and max(lengths) == 32768
     assert {case["config"]["train_micro_batch_size_per_gpu"] for case in cases} >= {1, 16}
     assert {case["model"]["model_type"] for case in cases} >= {"opt", "gpt2", "llama", "qwen2"}
+
+
+def test_what_is_said_of_ram_is_what_a_process_held_and_never_less(module):
+    """Tensors, torch's page-locked reserve and the allowance for a process, of each run that offloads on the card."""
+    records = json.loads((REPOSITORY / "benchmarks" / "gpu_memory.json").read_text("utf-8"))["cases"]
+    ram = module("gpu_memory_ram")
+    away = {name: one for name, one in records.items() if "host_reserve_bytes" in one["simulated"]}
+
+    assert len(away) == 7
+    for one in away.values():
+        said = one["simulated"]["host_bytes"] + one["simulated"]["host_reserve_bytes"] + RANK_PROCESS_BYTES
+        assert 1 <= said / one["measured"]["rss_bytes"] < 1.03
+        assert ram.besides(one) <= RANK_PROCESS_BYTES
+    assert ram.markdown(records).count("\n| qwen2.5-0.5b, ") == 2
 
 
 def test_a_sequence_is_not_longer_than_the_model_takes(module):
@@ -196,7 +211,8 @@ def test_a_record_is_written_only_with_update(module, tmp_path, monkeypatch):
         phase = {"phase": "load", "step": 0, "micro_batch": 0, "gpu": {"peak_bytes": 1, "end_bytes": 1}}
         place = {"bytes": 1, "parts": {"weights": 1}}
         gpu = {**place, "allocator": simulated(10 * GIB, 12 * GIB)["allocator"]}
-        return {"versions": {}, "peak": {"gpu": gpu, "host": place}, "phases": [phase], "seconds": 1}
+        host = {**place, "pinned": {"bytes": 1, "reserved_bytes": 4}}
+        return {"versions": {}, "peak": {"gpu": gpu, "host": host}, "phases": [phase], "seconds": 1}
 
     monkeypatch.setattr(program, "ask", ask)
     output = tmp_path / "found.json"

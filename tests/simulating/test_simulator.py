@@ -244,7 +244,7 @@ def test_the_host_is_what_a_rank_holds_times_the_ranks_of_a_node(tmp_path: Path)
     host = found.estimate.host
     assert (found.ranks_per_node, host.peak_bytes) == (8, 8 * 6 * GIB)
     assert dict(host.parts) == {"optimizer states": 8 * 5 * GIB, "fp32 master weights": 8 * GIB}
-    assert (found.pinned_bytes, found.pinned_rounded_bytes) == (8 * 5 * GIB, 8 * 8 * GIB)
+    assert (found.pinned_bytes, found.pinned_reserved_bytes) == (8 * 5 * GIB, 8 * 8 * GIB)
     assert host.high_bytes == 8 * (6 + 3) * GIB + 8 * RANK_PROCESS_BYTES
     assert found.largest["host"][0].count == 8
     assert found.estimate.phases[2].host_bytes == 8 * 6 * GIB

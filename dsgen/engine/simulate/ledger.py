@@ -143,6 +143,13 @@ class Ledger:
                 living.discard(-code - 1)
         return [number for number in sorted(living) if self.places[number] == place]
 
+    def moves(self, place: int) -> Iterator[tuple[int, bool]]:
+        """Number of each storage of a place as it comes (True) and goes, in the order of time."""
+        for code in self.events:
+            number = abs(code) - 1
+            if code != _EMPTY_CACHE and self.places[number] == place:
+                yield number, code > 0
+
     def largest(self, place: int, event: int, count: int) -> list[dict[str, Any]]:
         """The groups of equal storages that hold most bytes at one moment, largest first."""
         groups: dict[tuple[int, int, int], int] = {}

@@ -8,8 +8,9 @@ from typing import Any
 from dsgen.allocators import allocator_settings
 from dsgen.allocators.caching import Allocator, Reserved
 from dsgen.allocators.expandable import Expandable
+from dsgen.allocators.pinned import PinnedMemory
 from dsgen.engine.simulate import steady
-from dsgen.engine.simulate.ledger import HOST, Ledger, Phase
+from dsgen.engine.simulate.ledger import HOST, Ledger, Occupancy, Phase
 
 __all__ = ["allocated_and_reserved", "collectives", "describe"]
 
@@ -46,7 +47,7 @@ def describe(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "", workspac
             "largest": ledger.largest(place, tops[index].event, _LARGEST),
         }
         if place == HOST:
-            peaks[name]["pinned"] = _pinned(ledger, tops[index].event)
+            peaks[name]["pinned"] = _pinned(ledger, tops[index])
     peaks["gpu"]["allocator"] = allocated_and_reserved(ledger, capacity_bytes, alloc_conf, workspace_bytes)
     return {
         "phases": [_phase(phase) for phase in phases],
@@ -137,13 +138,23 @@ def _shortage(ledger: Ledger, run: steady.StepRequests, allocator: Allocator) ->
     }
 
 
-def _pinned(ledger: Ledger, event: int) -> dict[str, int]:
-    """Page-locked bytes at a moment: asked for, and as torch's host allocator takes them, in powers of two.
+def _pinned(ledger: Ledger, top: Occupancy) -> dict[str, int]:
+    """Page-locked bytes at the host's peak: asked for, and what torch's host allocator makes of them at most.
 
-    Source: at/core/CachingHostAllocator.h, PyTorch 2.13: `c10::llvm::PowerOf2Ceil(size)`.
+    Other tensors and the second number together are the most that the process holds at any moment.
     """
-    sizes = [ledger.sizes[number] for number in ledger.alive(HOST, event) if number in ledger.pinned]
-    return {"bytes": sum(sizes), "rounded_bytes": sum(1 << (size - 1).bit_length() for size in sizes if size)}
+    asked = sum(ledger.sizes[number] for number in ledger.alive(HOST, top.event) if number in ledger.pinned)
+    memory, others, most = PinnedMemory(), 0, 0
+    for number, born in ledger.moves(HOST):
+        size = ledger.sizes[number]
+        if number not in ledger.pinned:
+            others += size if born else -size
+        elif born:
+            memory.allocate(size)
+        else:
+            memory.free(size)
+        most = max(most, others + memory.reserved_bytes)
+    return {"bytes": asked, "reserved_bytes": asked + most - top.total}
 
 
 def collectives(counts: dict[tuple[int, str, str, int, int], int]) -> list[dict[str, Any]]:
