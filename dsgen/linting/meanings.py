@@ -172,6 +172,7 @@ def buffers(subject: Subject, stage: int) -> Buffers:
         efficient_linear=subject.value(f"{zero}.memory_efficient_linear") is not False,
         locked=subject.value(f"{zero}.offload_optimizer.pin_memory") is not False,
         locked_shares=subject.value(f"{zero}.offload_param.pin_memory") is not False,
+        pipelined=any(subject.value(f"{zero}.offload_optimizer.pipeline_{way}") is True for way in ("read", "write")),
     )
 
 

@@ -147,7 +147,7 @@ def _persistent(held: States, wide: bool) -> int:
 
 def _node(job: Job, strategy: Strategy, held: States, accumulates: bool) -> Host:
     swapped = strategy.buffers.swap_buffers if strategy.offload_optimizer == "nvme" else 0
-    place = swapped, strategy.buffers.sub_group
+    place = swapped, strategy.buffers.sub_group, strategy.buffers.pipelined
     back = 0 if returns_wide(job.version) else held.size * held.own
     buffers, adapters = strategy.buffers, adapter_bytes(job.training, held.size)
     made = under_zero_init(job.training, strategy.stage)

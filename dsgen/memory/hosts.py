@@ -73,7 +73,7 @@ class Host(NamedTuple):
 def host(
     ranks: int,
     layout: Any,
-    swapped: Sequence[int],
+    swapped: tuple[int, int, bool],
     states: States,
     accumulates: bool,
     coming: Loaded,
@@ -86,7 +86,8 @@ def host(
     Args:
         ranks: Ranks of one node.
         layout: Anything with stage, offload_optimizer and offload_param.
-        swapped: Tensors that NVMe swapping holds, and elements of a group that is stepped at once.
+        swapped: Tensors that NVMe swapping holds, elements of a group that is stepped at once, and whether one is read
+            and another written meanwhile.
         states: The states.
         accumulates: Gradients of earlier passes are there.
         coming: What the model takes while it loads.
@@ -97,7 +98,7 @@ def host(
     size, own = states.size, states.own
     training: dict[str, int] = {}
     largest = states.tensors.largest
-    tensors, elements = swapped
+    tensors, elements, pipelined = swapped
     groups = _groups(states, elements) if layout.stage == 3 else [own]
     group = max(groups, default=0)
     if layout.offload_optimizer == "cpu":
@@ -122,10 +123,17 @@ def host(
     stored = _nvme(ranks, layout, states)
     loading = {"weights": coming.ram}
     phases = {"load": loading, "init": {"weights": ranks * flat} if flat else loading, "training": training}
+    meanwhile: dict[str, int] = {}
     if layout.stage == 3 and layout.offload_optimizer != "none" and layout.offload_param == "none" and size < FP32:
         # torch casts a group into a tensor of its own before it goes to the GPU (stage3.py,
         # _reassign_or_swap_out_partitioned_parameters; aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda).
-        phases["step"] = {**training, "temporaries": ranks * size * group}
+        meanwhile["temporaries"] = ranks * size * group
+    if layout.offload_optimizer == "nvme":
+        # The first step makes a group's beside the buffers; of a pipeline each stays until the second reads it
+        # (pipelined_optimizer_swapper.py, _complete_swap_out).
+        meanwhile["optimizer states"] = ranks * (states.moments if pipelined else states.moments * group // own)
+    if meanwhile:
+        phases["step"] = {**training, **meanwhile}
     sizes = {name: sum(parts.values()) for name, parts in phases.items()}
     phase = max(phases, key=lambda name: sizes[name])  # the first of equals
     beyond = 0

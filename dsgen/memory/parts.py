@@ -88,7 +88,8 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
     """Those of a layout that `layouts` offers, which asked before whether it is counted."""
     swapped = buffers.swap_buffers if layout.offload_optimizer == "nvme" else 0
     locked = buffers.locked, buffers.locked_shares
-    node = job.gpus_per_node, job.hardware.usable_memory_bytes, locked, swapped, buffers.sub_group
+    place = swapped, buffers.sub_group, buffers.pipelined
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, locked, place
     return _parts(*_telling(job, layout, buffers, passes, single), node)
 
 
@@ -145,11 +146,11 @@ def _parts(
     accumulates: bool,
     twice: bool,
     anew: bool,
-    node: tuple[int, int, tuple[bool, bool], int, int],
+    node: tuple[int, int, tuple[bool, bool], tuple[int, int, bool]],
 ) -> Parts:
     """Those of a kind of node: its GPUs, bytes of one, whether RAM is page-locked, tensors that swap to NVMe, and
     elements of a group of them."""
-    ranks, memory, locked, *swapped = node
+    ranks, memory, locked, swapped = node
     states, moments, lines = _of_layout(asked, layout, buffers, accumulates, twice, anew)
     flat, before = flattening(states, layout.stage)
     if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM

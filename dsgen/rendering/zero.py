@@ -168,11 +168,17 @@ def _offload_optimizer(plan: Plan) -> Iterator[PlannedKey]:
         )
         yield PlannedKey(
             f"{base}.buffer_count",
-            plan.chosen.strategy.buffers.swap_buffers,
-            "weight, gradient and moments of the group being updated, the one being read and the one being written",
+            chosen.buffers.swap_buffers,
+            "weight, gradient and moments of the group being updated"
+            + (", the one being read and the one being written" if chosen.buffers.pipelined else ""),
         )
-        yield PlannedKey(f"{base}.pipeline_read", True, "the next group is read while this one is updated")
-        yield PlannedKey(f"{base}.pipeline_write", True, "the last group is written while this one is updated")
+        if chosen.buffers.pipelined:
+            yield PlannedKey(f"{base}.pipeline_read", True, "the next group is read while this one is updated")
+            yield PlannedKey(f"{base}.pipeline_write", True, "the last group is written while this one is updated")
+        else:
+            why = "a pipeline keeps all moments in RAM through its first step, which has no room for them"
+            yield PlannedKey(f"{base}.pipeline_read", False, why)
+            yield PlannedKey(f"{base}.pipeline_write", False, why)
     elif chosen.stage < 3 and job.world // chosen.tp > 1:
         yield PlannedKey(
             "zero_optimization.round_robin_gradients",

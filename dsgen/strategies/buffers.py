@@ -3,7 +3,7 @@
 import functools
 from typing import Any, NamedTuple
 
-from dsgen.families.parameters import block_elements, largest_matrix
+from dsgen.families.parameters import block_elements, largest_matrix, parameter_count
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Model
 
@@ -28,6 +28,10 @@ SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once; DeepSpeed's defau
 # and what gathered parameters may keep of the GPU for reuse, which costs at most as much of it.
 SUB_GROUP_NVME = 100_000_000
 LIVE_MEMORY_SHARE = 0.10
+STATE_BYTES = 4  # of an element of a state, which is fp32 off the GPU
+# Our choice: share of a node's RAM that the moments of an optimizer on NVMe may take in the first step; beside them lie
+# gradients, groups and weights, a half of what they take.
+PIPELINED_SHARE = 0.5
 
 
 class Buffers(NamedTuple):
@@ -37,7 +41,8 @@ class Buffers(NamedTuple):
     is whether gradients are copied into a bucket when they are made, and do not wait where they are. `efficient_linear`
     is zero.Init's own linear layer, without which autograd keeps every gathered weight until backward. `locked` is
     whether gradients and weights of an optimizer on the CPU lie in page-locked memory, and `locked_shares` whether the
-    shares of parameters do before they are one tensor there, which always does; a plan's do.
+    shares of parameters do before they are one tensor there, which always does; a plan's do. `pipelined` is whether an
+    optimizer on NVMe reads the next group and writes the last one while it steps one.
     """
 
     reduce_bucket: int
@@ -53,6 +58,7 @@ class Buffers(NamedTuple):
     efficient_linear: bool = True
     locked: bool = True
     locked_shares: bool = True
+    pipelined: bool = True
 
 
 def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at: str = "none") -> Buffers:
@@ -77,6 +83,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
     away, waiting = (_section(pinned, f"offload_{what}") for what in ("optimizer", "param"))
     asked = away.get("buffer_count")
     states = 2 + moments_away(job.training.optimizer)  # weight, gradient and moments of one group
+    pipelined = optimizer != "nvme" or _pipelined(job, away)
     return Buffers(
         reduce_bucket=size("reduce_bucket_size", bucket),
         prefetch=size("prefetch_bucket_size", prefetch),
@@ -85,7 +92,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         # A parameter kept for reuse holds an NVMe swap buffer, and five of them are soon gone (DeepSpeed issue 3062).
         max_reuse=size("max_reuse_distance", live) if parameters_at != "nvme" or _reuse(pinned) else 0,
         sub_group=size("sub_group_size", nice(SUB_GROUP_NVME if optimizer == "nvme" else SUB_GROUP)),
-        swap_buffers=asked if isinstance(asked, int) else states * PIPELINED,
+        swap_buffers=asked if isinstance(asked, int) else states * (PIPELINED if pipelined else 1),
         overlap_comm=overlap
         if isinstance(overlap, bool)
         else stage > 0 and (job.world // tp > 1 or optimizer != "none" or parameters_at != "none"),
@@ -93,6 +100,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         contiguous=pinned.get("contiguous_gradients") is not False,
         locked=away.get("pin_memory") is not False,
         locked_shares=waiting.get("pin_memory") is not False,
+        pipelined=pipelined,
     )
 
 
@@ -119,6 +127,19 @@ def _sizes(model: Model, memory: int, for_latency: int, tp: int) -> tuple[int, i
 def moments_away(optimizer: str) -> int:
     """States an element of an optimizer that steps on the CPU."""
     return MOMENTS[optimizer] + _ADDED_AWAY.get(optimizer, 0)
+
+
+def _pipelined(job: Job, away: dict[str, Any]) -> bool:
+    """Whether an optimizer on NVMe is pipelined, as DeepSpeed reads its keys; else where RAM has room.
+
+    Moments are made in RAM by the first step. Of a pipeline they stay there until the second one reads them
+    (pipelined_optimizer_swapper.py, _complete_swap_out), without it none outlives its group.
+    """
+    said = [away[name] for name in ("pipeline_read", "pipeline_write") if isinstance(away.get(name), bool)]
+    if said:
+        return any(said)
+    moments = moments_away(job.training.optimizer) * STATE_BYTES * parameter_count(job.model) // job.nodes
+    return moments <= PIPELINED_SHARE * job.hardware.host_memory_bytes
 
 
 def _section(pinned: dict[str, Any], name: str) -> dict[str, Any]:

@@ -257,6 +257,34 @@ def test_what_torch_holds_beyond_page_locked_tensors_is_what_the_engine_does(wis
     assert simulated - 64 <= found <= simulated * (1 + more) + 64
 
 
+@pytest.mark.parametrize(("pipelined", "simulated"), [(True, 35_648_428_132), (False, 13_680_309_348)])
+def test_the_first_step_of_an_optimizer_on_nvme_makes_its_moments_in_ram(pipelined, simulated):
+    """Simulated, 0.19.8: a pipeline keeps all until the second step reads them, else one group's lie there."""
+    keys = {f"zero_optimization.offload_optimizer.pipeline_{way}": pipelined for way in ("read", "write")}
+    wishes = {"hw": "a100-40g", "model": "qwen2.5-1.5b", "gpus": 4, "micro_batch": 1, "zero_stage": 3}
+    made = dsgen.plan({**wishes, "offload": "nvme", "set": keys})
+    chosen = made.chosen.strategy
+
+    found = parts(made.job, chosen, chosen.buffers, chosen.accumulation).host
+
+    assert chosen.buffers.pipelined is pipelined
+    assert sum(found.stepping.values()) == pytest.approx(simulated, rel=0.005)
+    assert found.stepping_phase == "step"
+
+
+@pytest.mark.parametrize(("memory", "pipelined"), [("2 TiB", True), ("1 TiB", False)])
+def test_nothing_is_pipelined_where_ram_has_no_room_for_the_moments(memory, pipelined):
+    """70B on a node of 8: 526 GiB of moments."""
+    made = dsgen.plan({"hw": "a100-40g", "model": "llama-3.1-70b", "gpus": 8, "zero_stage": 3, "offload": "nvme",
+                       "set": {"hardware.host_memory": memory}})  # fmt: skip
+    config = dsgen.render(made)["zero_optimization"]["offload_optimizer"]
+
+    assert made.chosen.strategy.offload_optimizer == "nvme"
+    assert made.chosen.sure
+    assert {config["pipeline_read"], config["pipeline_write"]} == {pipelined}
+    assert config["buffer_count"] == (12 if pipelined else 4)
+
+
 def test_memory_that_is_not_page_locked_is_not_rounded_up(make_job):
     job = make_job()
     chosen = strategy(3, offload_optimizer="cpu", buffers=BUFFERS._replace(locked=False))
