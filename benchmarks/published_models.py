@@ -17,7 +17,8 @@ __all__ = ["model_of", "targets_of", "type_of"]
 
 # The beginning of a model's name in the records, lower case -> model_type. MPT has none of dsgen's types: GPT-NeoX has
 # the same layers (LayerNorm, GELU, biases) and takes the same memory but for a table of positions. Megatron's GPT has
-# those of GPT-2; InternLM's 7B those of Llama, and three biases more; PowerLM is Granite's architecture.
+# those of GPT-2; InternLM's 7B those of Llama, and three biases more; PowerLM is Granite's architecture. GLM-4's first
+# code, ChatGLM's own, has Phi-3's fused matrices, and a bias more (THUDM/glm-4-9b, modeling_chatglm.py).
 _TYPES = {
     "bloom": "bloom",
     "deepseek-math": "llama",
@@ -26,6 +27,7 @@ _TYPES = {
     "gemma-2-": "gemma2",
     "gemma-3-": "gemma3_text",
     "gemma": "gemma",
+    "glm-4": "phi3",
     "gpt 175b": "gpt2",
     "gpt 530b": "gpt2",
     "gpt 1t": "gpt2",

@@ -60,6 +60,8 @@ PROFILES = {
 _TURING = ("TITAN-RTX-24GB", "RTX6000-24GB")
 _TURING_PROFILE = "t4-16g"
 _TURING_USABLE_BYTES = int(23.65 * GIB)
+# One to a node in its profile. Alps has four, of which every two are joined by six of the 18 links (450 GB/s in all).
+_SUPERCHIPS, _NVLINK_4 = ("GH200-96GB",), "h100-80g"
 _MODEL = "7b"  # every job is assembled with it and then gets the record's own
 _NETWORK = "ib-hdr-200g"  # memory does not depend on it
 
@@ -200,6 +202,14 @@ def _as_litgpt(record: Record, model: Model) -> Model:
 def hardware_of(record: Record) -> Hardware:
     """The profile of a record's GPU."""
     gpu = record["hardware"]["gpu"]
+    if gpu in _SUPERCHIPS and record["hardware"]["gpus"] > record["hardware"]["nodes"]:
+        joined = _base(_NVLINK_4, False).hardware
+        return attrs.evolve(
+            _base(PROFILES[gpu], False).hardware,
+            intra_node_link=joined.intra_node_link,
+            intra_node_bandwidth_bytes_per_second=joined.intra_node_bandwidth_bytes_per_second,
+            intra_node_latency_seconds=joined.intra_node_latency_seconds,
+        )
     if gpu in _TURING:
         hardware = _base(_TURING_PROFILE, False).hardware
         return attrs.evolve(hardware, gpu_memory_bytes=24 * GIB, usable_memory_bytes=_TURING_USABLE_BYTES)
