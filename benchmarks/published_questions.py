@@ -203,17 +203,26 @@ def hardware_of(record: Record) -> Hardware:
     """The profile of a record's GPU."""
     gpu = record["hardware"]["gpu"]
     if gpu in _SUPERCHIPS and record["hardware"]["gpus"] > record["hardware"]["nodes"]:
-        joined = _base(_NVLINK_4, False).hardware
-        return attrs.evolve(
-            _base(PROFILES[gpu], False).hardware,
-            intra_node_link=joined.intra_node_link,
-            intra_node_bandwidth_bytes_per_second=joined.intra_node_bandwidth_bytes_per_second,
-            intra_node_latency_seconds=joined.intra_node_latency_seconds,
-        )
+        return _joined(_base(PROFILES[gpu], False).hardware, record["hardware"]["gpus"] // record["hardware"]["nodes"])
     if gpu in _TURING:
         hardware = _base(_TURING_PROFILE, False).hardware
         return attrs.evolve(hardware, gpu_memory_bytes=24 * GIB, usable_memory_bytes=_TURING_USABLE_BYTES)
     return _base(PROFILES[gpu], False).hardware
+
+
+def _joined(one: Hardware, count: int) -> Hardware:
+    """A node of several superchips, each with a host of its own."""
+    link = _base(_NVLINK_4, False).hardware
+    return attrs.evolve(
+        one,
+        intra_node_link=link.intra_node_link,
+        intra_node_bandwidth_bytes_per_second=link.intra_node_bandwidth_bytes_per_second,
+        intra_node_latency_seconds=link.intra_node_latency_seconds,
+        cpu_cores=count * one.cpu_cores,
+        numa_domains=count * one.numa_domains,
+        host_memory_bytes=count * one.host_memory_bytes,
+        host_memory_bandwidth_bytes_per_second=count * one.host_memory_bandwidth_bytes_per_second,
+    )
 
 
 @functools.cache
