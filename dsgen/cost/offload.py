@@ -85,7 +85,7 @@ def host_step_seconds(job: Job, strategy: Strategy, rates: Rates, numbers: Numbe
         # _reassign_or_swap_out_partitioned_parameters; aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda).
         step += copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS and strategy.buffers.locked)
         if strategy.stage == GATHERS and size < FP32:
-            step += new_memory_seconds(size * own)
+            step += new_memory_seconds(rates, size * own, ranks_per_node=ranks, launcher=launcher)
     step += host_traffic_seconds(rates, HOST_STEP_BYTES * own, ranks_per_node=ranks, launcher=launcher)
     if strategy.offload_optimizer == "nvme":
         moved = own * ranks * NVME_STATE_BYTES

@@ -31,8 +31,10 @@ COPY_SECONDS = 10e-6  # an asynchronous copy's fixed cost: launch, and the engin
 CORE_STREAM_BYTES_PER_SECOND = 23e9
 # Memory that the kernel gives anew, as who writes it first has it: 1.5 us a page of 4 KiB, for 200e6 elements take
 # 0.15 s longer to be cast from fp32 into 400 MB of it than into used memory (torch 2.13, glibc, Linux 6.18, one thread,
-# measured for this project; two threads 0.11 s). That many threads gain nothing is not measured: it was taken for
-# Llama-3.1-8B at stage 3 on eight H200 and B200 (stas00/ml-engineering), where 2 GB a rank took about 0.9 s a step.
+# measured for this project). Two threads with a core each take half of it (0.071 s): threads clear pages at once, of a
+# rank that has cores of its own. Why threads of eight ranks on the same cores gain nothing is not known: it was taken
+# for Llama-3.1-8B at stage 3 on eight H200 and B200 (stas00/ml-engineering, `deepspeed` without a word of cores), where
+# 2 GB a rank took about 0.9 s a step.
 NEW_MEMORY_BYTES_PER_SECOND = 2.7e9
 ADAM_BYTES = 28  # read and written weight and moments, read gradient, fp32
 # Of the RAM's peak bandwidth that CPU Adam reaches with enough threads: 285 of 384 GB/s on Grace (DeepSpeed's
@@ -142,15 +144,22 @@ def host_traffic_seconds(rates: Rates, size_bytes: float, *, ranks_per_node: int
     return size_bytes / _host_speed(rates, CORE_STREAM_BYTES_PER_SECOND, ranks_per_node, launcher)
 
 
-def new_memory_seconds(size_bytes: float) -> float:
+def new_memory_seconds(
+    rates: Rates, size_bytes: float, *, ranks_per_node: int, launcher: str = USUAL_LAUNCHER
+) -> float:
     """What a rank's first writes to memory take that the kernel gives it anew, beside the writing.
 
     glibc gives large blocks back when they are freed, so a large temporary tensor is new memory each time.
 
     Args:
+        rates: The node.
         size_bytes: Of the tensor.
+        ranks_per_node: Ranks that share the node.
+        launcher: One of `LAUNCHERS`; decides the cores that a rank has for itself.
     """
-    return size_bytes / NEW_MEMORY_BYTES_PER_SECOND
+    if launcher == "deepspeed" and ranks_per_node > 1:
+        return size_bytes / NEW_MEMORY_BYTES_PER_SECOND
+    return size_bytes / _host_speed(rates, NEW_MEMORY_BYTES_PER_SECOND, ranks_per_node, launcher)
 
 
 def _host_speed(rates: Rates, core: float, ranks_per_node: int, launcher: str) -> float:

@@ -89,7 +89,7 @@ def host_seconds(size_bytes: int, new_bytes: int, rates: Rates, ranks_per_node: 
         launcher: What started them.
     """
     moved = kernels.host_traffic_seconds(rates, size_bytes, ranks_per_node=ranks_per_node, launcher=launcher)
-    return moved + kernels.new_memory_seconds(new_bytes)
+    return moved + kernels.new_memory_seconds(rates, new_bytes, ranks_per_node=ranks_per_node, launcher=launcher)
 
 
 def adam_seconds(elements: int, size_bytes: int, rates: Rates, ranks_per_node: int, launcher: str) -> float:

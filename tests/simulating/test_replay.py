@@ -489,4 +489,5 @@ def test_the_launcher_decides_the_threads_of_the_hosts_work(launcher: str) -> No
 def test_what_the_host_writes_to_new_memory_takes_longer() -> None:
     used, new = (replayed(("host", "cast", 6 * 10**6, fresh)).busy["host operators"] for fresh in (0, 2 * 10**6))
 
-    assert new - used == pytest.approx(2 * 10**6 / 2.7e9) == pytest.approx(new_memory_seconds(2 * 10**6))
+    assert new - used == pytest.approx(2 * 10**6 / 2.7e9)
+    assert new - used == pytest.approx(new_memory_seconds(RATES, 2 * 10**6, ranks_per_node=8, launcher="deepspeed"))
