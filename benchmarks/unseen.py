@@ -2,7 +2,7 @@
 
     python benchmarks/unseen.py [--check]
 
-benchmarks/data/published_3.json to published_6.json, a round each, have the runs with their sources;
+benchmarks/data/published_3.json to published_7.json, a round each, have the runs with their sources;
 docs/unseen.md is made of them. They are compared as published.py and published_speed.py compare all others.
 """
 
@@ -19,22 +19,23 @@ from pathlib import Path
 from published_cases import LEFT_OUT, Case, case_of, gathered, gathered_in  # benchmarks/, beside this script
 from published_sources import GIB, source_of
 from published_speed_cases import SpeedCase, speed_cases
+from published_speed_figures import CLEAR, Pair, pairs
 
-__all__ = ["compared", "memory_cases", "page", "speeds"]
+__all__ = ["compared", "memory_cases", "page", "pairs_of", "speeds"]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "unseen.md"
 HEAD = """# On runs that dsgen had not seen
 
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
-done, {again} of them in a second round, {third} in a third and {fourth} in a fourth, which were written down before
-dsgen was asked of any.
+done, {again} of them in a second round, {third} in a third, {fourth} in a fourth and {fifth} in a fifth, which were
+written down before dsgen was asked of any.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
 fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
 memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken
 from the rows mle with an optimizer on the CPU.
 Where a row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was
 said of it first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
-sample: people report what does not fit. The files published_3.json to published_6.json of benchmarks/data, a round
+sample: people report what does not fit. The files published_3.json to published_7.json of benchmarks/data, a round
 each, have the runs, with what was taken for granted in each; `nox -s published` writes this page.
 
 An error is dsgen's number less the measured one, of the measured one.
@@ -72,10 +73,12 @@ def page() -> str:
             again=len(gathered_in(2)),
             third=len(gathered_in(3)),
             fourth=len(gathered_in(4)),
+            fifth=len(gathered_in(5)),
         ),
         *_verdicts(memory),
         *_peaks([case for case in memory if case.peaks]),
         *_speeds(speed),
+        *_pairs(speed),
         "## Left out",
         "",
         *(f"- {name}: {reason}" for name, reason in sorted(left.items())),
@@ -89,7 +92,8 @@ def _names(those: Iterable[SpeedCase]) -> set[str]:
 
 def _verdicts(those: Sequence[Case]) -> Iterator[str]:
     yield from ["## Verdicts", "", "|  | runs | fits | uncertain | does not fit |", "| --- | --- | --- | --- | --- |"]
-    for again, of in ((0, ""), (2, ", second round"), (3, ", third round"), (4, ", fourth round")):
+    rounds = ((2, ", second round"), (3, ", third round"), (4, ", fourth round"), (5, ", fifth round"))
+    for again, of in ((0, ""), *rounds):
         group = [case for case in those if case.verdict and (not again or case.name in gathered_in(again))]
         for fits, what in ((True, "ran"), (False, "ran out of memory")):
             found = collections.Counter(case.verdict.value for case in group if case.verdict and case.fits is fits)
@@ -127,6 +131,7 @@ def _speeds(those: Sequence[SpeedCase]) -> Iterator[str]:
         "all": lambda case: True,
         "second round": lambda case: case.name in gathered_in(2),
         "fourth round": lambda case: case.name in gathered_in(4),
+        "fifth round": lambda case: case.name in gathered_in(5),
         "grade A and B": lambda case: case.grade != "C",
         "DeepSpeed": lambda case: case.system == "deepspeed",
         "CPU offload": lambda case: case.setup["offload"] != ("none", "none"),
@@ -148,6 +153,29 @@ def _speeds(those: Sequence[SpeedCase]) -> Iterator[str]:
             f"| {case.name} | {case.setup['model']} | {at} | {case.setup['stage']} | {case.grade} "
             f"| {case.measured:,.0f} | {case.speed:,.0f} | {case.error:+.1%} | {'yes' if case.within else 'no'} |"
         )
+    yield ""
+
+
+def pairs_of(those: Iterable[SpeedCase]) -> tuple[Pair, ...]:
+    """Runs of one job that differ in the stage alone, or in what is offloaded alone, and clearly in speed."""
+    rows = tuple(those)
+    return tuple(pair for what in ("stage", "offload") for pair in pairs(rows, what))
+
+
+def _pairs(those: Sequence[SpeedCase]) -> Iterator[str]:
+    yield from ["## Pairs", "", f"Two runs of one job that differ in one thing, and by more than {CLEAR:.0%} in speed:"]
+    yield from ["", "| they differ in | pairs | of the fifth round | in the measured order | of the fifth round |"]
+    yield "| --- | --- | --- | --- | --- |"
+    every = pairs_of(those)
+    for what in ("stage", "offload"):
+        group = [pair for pair in every if pair.what == what]
+        fifth = [pair for pair in group if pair.faster in gathered_in(5)]
+        right = sum(pair.right for pair in group)
+        yield f"| {what} | {len(group)} | {len(fifth)} | {right} | {sum(pair.right for pair in fifth)} |"
+    yield from ["", "| faster | slower | measured, times as fast | dsgen |", "| --- | --- | --- | --- |"]
+    for pair in every:
+        if pair.faster in gathered_in(5) or not pair.right:
+            yield f"| {pair.faster} | {pair.slower} | {pair.measured:.2f} | {pair.said:.2f} |"
     yield ""
 
 
