@@ -32,8 +32,8 @@ def contradictions(
     """Warnings about facts that hardly go together, for a release of DeepSpeed.
 
     Raises:
-        DsgenError: Facts that cannot: more usable memory than the card has, a card that others fill, adapters wider
-            than the model, or a decoder's targets.
+        DsgenError: Facts that cannot: more usable memory than the card has, a card that others fill, GPUs of a node
+            that nothing joins, adapters wider than the model, or a decoder's targets.
     """
     usable, sold = hardware.usable_memory_bytes, hardware.gpu_memory_bytes
     where = provenance.where("hardware.usable_memory")
@@ -52,6 +52,7 @@ def contradictions(
             where=provenance.where("hardware.gpu_memory_used"),
             code="contradiction",
         )
+    _check_link(hardware, provenance)
     said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")
     if said and said.rank >= Rank.SITE and (number := _AS_SOLD.fullmatch(str(said.value))):
         yield (
@@ -90,6 +91,24 @@ def contradictions(
     length = 0 if model.relative_buckets else training.seq_len or 0
     if length > model.max_positions and not family_of(model).learned_positions:
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
+
+
+def _check_link(hardware: Hardware, provenance: Provenance) -> None:
+    """A profile of one GPU to a node has no link, and whoever makes it a node of several has to say theirs."""
+    count, link, rate = hardware.gpus_per_node, hardware.intra_node_link, hardware.intra_node_bandwidth_bytes_per_second
+    if count == 1 or (link != "none" and rate > 0):
+        return
+    raise mistake(
+        f"hardware.gpus_per_node is {count}, and hardware.intra_node_link {link} of {rate / 1e9:g} GB/s",
+        must="GPUs of one node have a link between them, and a host for all of them",
+        where=provenance.where("hardware.gpus_per_node"),
+        todo=(
+            "Say it too: four GH200 that NVLink joins are --set hardware.intra_node_link=nvlink, "
+            "--set hardware.intra_node_bandwidth=450GB/s and --set hardware.intra_node_latency=1.9us, and their node "
+            "has four times hardware.cpu_cores, numa_domains, host_memory and host_memory_bandwidth."
+        ),
+        code="contradiction",
+    )
 
 
 def regrouped(training: Training, world: int) -> Iterator[str]:

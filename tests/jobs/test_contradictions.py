@@ -16,6 +16,18 @@ def test_more_usable_memory_than_the_card_has_is_refused():
         sold_as("20 GiB")
 
 
+def test_gpus_of_one_node_that_nothing_joins_are_refused():
+    one = dsgen.profile("gh200-96g") | dsgen.profile("7b")
+    several = {"gpus_per_node": 4}
+    joined = {"intra_node_link": "nvlink", "intra_node_bandwidth": "450 GB/s", "intra_node_latency": "1.9 us"}
+
+    with pytest.raises(dsgen.DsgenError, match=r"and hardware\.intra_node_link none of 0 GB/s"):
+        dsgen.job(one | {"hardware": several})
+    with pytest.raises(dsgen.DsgenError, match=r"and hardware\.intra_node_link nvlink of 0 GB/s"):
+        dsgen.job(one | {"hardware": {**several, "intra_node_link": "nvlink"}})
+    assert dsgen.job(one | {"hardware": {**several, **joined}}).world == 4
+
+
 def test_memory_as_sold_alone_changes_nothing_and_says_so():
     assert any("hardware.gpu_memory changes no plan" in warning for warning in sold_as("80 GiB").warnings)
 
