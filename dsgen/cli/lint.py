@@ -18,6 +18,7 @@ from dsgen.shapes.errors import mistake
 
 if TYPE_CHECKING:
     from dsgen.linting.files import Linted
+    from dsgen.linting.fixes import Tally
 
 __all__ = ["command"]
 
@@ -70,7 +71,7 @@ def command(
         )
     said = settings_from(options, severity, fail_on)
     linted, wrong = lint_all(files, said, stdin_filename)
-    fails, fixed = any(file.fails for file in linted), 0
+    fails, fixed = any(file.fails for file in linted), None
     if output is not None and output != "-":
         spare(linted, output)
     if fix or diff:
@@ -112,7 +113,7 @@ def _report(
     linted: Sequence[Linted],
     form: str,
     statistics: bool,
-    fixed: int,
+    fixed: Tally | None,
     written: bool,
     tried: str | None,
     stream: TextIO | None,

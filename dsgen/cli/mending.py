@@ -13,6 +13,7 @@ from dsgen.shapes.errors import DsgenError
 
 if TYPE_CHECKING:
     from dsgen.linting.files import Linted
+    from dsgen.linting.fixes import Tally
     from dsgen.shapes.findings import Finding
 
 __all__ = ["mend"]
@@ -25,7 +26,7 @@ def mend(
     write: bool,
     narrow: Callable[[Linted], Linted] | None = None,
     only: Callable[[Finding], bool] | None = None,
-) -> tuple[list[Linted], int, bool]:
+) -> tuple[list[Linted], Tally, bool]:
     """Apply the fixes of what was found; write the files, or print the diff of each.
 
     The standard input is printed as it is after its fixes. A file that cannot be written stays as it was, which is said
@@ -41,23 +42,24 @@ def mend(
     Returns:
         The files with the findings that remain, how many were mended, and whether a file could not be written.
     """
+    from dsgen.linting.fixes import Tally
     from dsgen.linting.mending import mended
 
     left: list[Linted] = []
-    fixed, stuck = 0, False
+    fixed, stuck = Tally(), False
     for file in linted:
         made = mended(file, unsafe=unsafe, narrow=narrow, only=only)
-        after, count = made.after, len(made.applied)
+        after, count = made.after, made.tally
         try:
             if not write:
                 emit(made.diff(), "patch")
             elif file.piped:
                 click.echo(made.text, nl=False)
-            elif count:
+            elif made.applied:
                 made.write()
         except DsgenError as error:
             complain(error)
-            after, count, stuck = file, 0, True
+            after, count, stuck = file, Tally(), True
         left.append(after)
         fixed += count
     return left, fixed, stuck

@@ -47,7 +47,7 @@ def command(files: tuple[str, ...], release: str, diff: bool, write: bool, unsaf
     left = [finding for file in linted for finding in file.findings]
     to_do = [finding for finding in left if is_to_do(finding)]
     unsafe = sum(finding.fix is not None and not finding.fix.safe for finding in to_do)
-    summary = _summary(fixed, len(to_do), unsafe, write)
+    summary = _summary(fixed.fixed + fixed.arisen, len(to_do), unsafe, write)
     summary += f", {len(left) - len(to_do)} worth knowing" if len(left) > len(to_do) else ""
     click.echo(f"{findings.text(linted, width, paint)}{fit(f'DeepSpeed {release}: {summary}')}", err=True)
     if wrong or stuck:

@@ -17,7 +17,7 @@ from dsgen.documents.editor import apply_to_config
 from dsgen.linting import launch_files
 from dsgen.shapes.findings import Edit, Finding, Fix, Move, Remove, Severity
 
-__all__ = ["MAX_ROUNDS", "FixResult", "Linter", "Reader", "apply_to_config", "diff", "fix", "is_fixable"]
+__all__ = ["MAX_ROUNDS", "FixResult", "Linter", "Reader", "Tally", "apply_to_config", "diff", "fix", "is_fixable"]
 
 MAX_ROUNDS = 10  # one fix can make way for the next (renamed, then moved); no chain of the rules is near this long
 
@@ -37,8 +37,27 @@ _MEANT_EMPTY = (
     "scheduler.params",
     "activation_checkpointing",
 )
+_Place = tuple[str, str]  # a finding's code and path
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _SPELLED = re.compile(r'[\x00-\x1f\x7f"\\]')  # letters of a file's name that a diff cannot hold as they are
+
+
+@attrs.frozen
+class Tally:
+    """How many findings fixing took away, so that what is said behind it agrees with what was said before.
+
+    Attributes:
+        fixed: Findings that were there and could be fixed.
+        gone: Others that were there and went with those.
+        arisen: Findings that came up by a fix, and were fixed too.
+    """
+
+    fixed: int = 0
+    gone: int = 0
+    arisen: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.fixed + other.fixed, self.gone + other.gone, self.arisen + other.arisen)
 
 
 @attrs.frozen(kw_only=True)
@@ -48,11 +67,13 @@ class FixResult:
     Attributes:
         text: The new text, without a byte order mark; the old one where nothing was fixed.
         applied: The findings that were mended, in the order in which they were.
+        tally: How many of them were there at first, and how many came up.
         remaining: The findings of the new text.
     """
 
     text: str
     applied: tuple[Finding, ...]
+    tally: Tally
     remaining: tuple[Finding, ...]
 
 
@@ -81,7 +102,9 @@ def fix(
         only: Which findings to mend; all without it.
     """
     work = _Work(lint=lint, read=read, seen={document.text})
-    state = _Mending(document, lint(document), ())
+    at_first = lint(document)
+    asked = [finding for finding in at_first if only is None or only(finding)]
+    state = _Mending(document, at_first, (), tuple((_place(finding), finding) for finding in asked), 0)
     for _ in range(MAX_ROUNDS):
         before = state
         for rule in dict.fromkeys(finding.rule for finding in state.findings):
@@ -93,7 +116,11 @@ def fix(
             state = _mended(work, state, _apart(wanted))
         if state is before:
             break
-    return FixResult(text=state.document.text, applied=state.applied, remaining=state.findings)
+    fixable = sum(is_fixable(finding, unsafe=unsafe) for finding in asked)
+    stuck = sum(is_fixable(finding, unsafe=unsafe) for _, finding in state.standing)
+    fixed = fixable - stuck
+    tally = Tally(fixed, len(asked) - len(state.standing) - fixed, state.arisen)
+    return FixResult(text=state.document.text, applied=state.applied, tally=tally, remaining=state.findings)
 
 
 def diff(old: str, new: str, name: str) -> str:
@@ -118,11 +145,21 @@ def _quoted(name: str) -> str:
 
 @attrs.frozen(eq=False)
 class _Mending:
-    """A document with its findings, and the findings mended on the way to it."""
+    """A document with its findings, and the findings mended on the way to it.
+
+    Attributes:
+        document: The document as it is now.
+        findings: Its findings.
+        applied: Those that were mended, in order.
+        standing: Of the findings at first those that still stand, each with the place where it does.
+        arisen: How many of the mended ones were not among the first.
+    """
 
     document: Document
     findings: tuple[Finding, ...]
     applied: tuple[Finding, ...]
+    standing: tuple[tuple[_Place, Finding], ...]
+    arisen: int
 
 
 @attrs.frozen(eq=False)
@@ -194,7 +231,30 @@ def _attempt(work: _Work, state: _Mending, wanted: Sequence[Finding]) -> _Mendin
     others = (finding for finding in state.findings if finding not in wanted)
     if _errors(findings, ()) - _errors(others, edits):
         return None
-    return _Mending(document, findings, (*state.applied, *wanted))
+    standing, arisen = _still_there(state.standing, gone, left, edits)
+    return _Mending(document, findings, (*state.applied, *wanted), standing, state.arisen + arisen)
+
+
+def _still_there(
+    standing: Iterable[tuple[_Place, Finding]],
+    gone: collections.Counter[_Place],
+    left: collections.Counter[_Place],
+    edits: Sequence[Edit],
+) -> tuple[tuple[tuple[_Place, Finding], ...], int]:
+    """Which of the first findings still stand after some were mended, and how many of those were not among them."""
+    moves = [edit for edit in edits if isinstance(edit, Move)]
+    gone, left = gone.copy(), left.copy()
+    still = []
+    for place, finding in standing:
+        if gone[place]:
+            gone[place] -= 1
+            continue
+        code, path = place
+        there = code, _moved(path, moves)
+        if left[there]:
+            left[there] -= 1
+            still.append((there, finding))
+    return tuple(still), gone.total()
 
 
 def _edited(document: Document, edits: Sequence[Edit]) -> str:
@@ -216,7 +276,7 @@ def _emptied(before: Document, after: Document, edits: Iterable[Edit]) -> list[E
     return gone
 
 
-def _place(finding: Finding) -> tuple[str, str]:
+def _place(finding: Finding) -> _Place:
     return finding.code, finding.path
 
 

@@ -29,11 +29,13 @@ class Mended:
         before: The file as it was linted.
         after: The same with the fixes in its text, linted again.
         applied: The findings that were mended, in the order in which they were.
+        tally: How many of them were there at first, and how many came up by a fix.
     """
 
     before: Linted = attrs.field(repr=False)
     after: Linted
     applied: tuple[Finding, ...]
+    tally: fixes.Tally
 
     @property
     def text(self) -> str:
@@ -105,9 +107,9 @@ def mended(
     wanted = only or (lambda finding: finding.severity >= file.lowest)
     fixed = fixes.fix(file.document, unsafe=unsafe, lint=lint, read=file.source.read, only=wanted)
     if not fixed.applied:
-        return Mended(before=file, after=file, applied=())
+        return Mended(before=file, after=file, applied=(), tally=fixed.tally)
     after = narrowed(file.again(file.source.read(fixed.text, file.document.name)))
-    return Mended(before=file, after=after, applied=fixed.applied)
+    return Mended(before=file, after=after, applied=fixed.applied, tally=fixed.tally)
 
 
 def _same(linted: Linted) -> Linted:

@@ -13,6 +13,7 @@ from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document
 from dsgen.linting.files import Linted
+from dsgen.linting.fixes import Tally
 from dsgen.report.excerpts import excerpt, printable
 from dsgen.shapes.findings import Finding, Severity
 
@@ -70,14 +71,19 @@ def block(finding: Finding, document: Document, width: int, paint: Paint = uncol
 
 
 def summary(
-    linted: Sequence[Linted], width: int, *, fixed: int = 0, written: bool = False, tried: str | None = None
+    linted: Sequence[Linted],
+    width: int,
+    *,
+    fixed: Tally | None = None,
+    written: bool = False,
+    tried: str | None = None,
 ) -> str:
     """The last lines: how many findings, what mends them, what is not shown, and for what the files were linted.
 
     Args:
         linted: Every file, after its fixes.
         width: Columns of the terminal.
-        fixed: How many findings are mended by the fixes that were applied.
+        fixed: How many findings the fixes that were applied took away; None where none were asked for.
         written: Whether those fixes are in the files, or only in a diff.
         tried: Which fixes were asked for: "safe", "all", or None.
     """
@@ -86,8 +92,8 @@ def summary(
     safe = sum(fix.safe for fix in fixes)
     unsafe = len(fixes) - safe
     if tried:
-        did = f"{'fixed' if written else 'would fix'} {plural(fixed, 'finding')}, {len(shown) or 'none'} left"
-        parts = [did if fixed else _count(shown, len(linted))]
+        did = _did(fixed, "fixed" if written else "would fix") if fixed is not None else ""
+        parts = [f"{did}, {len(shown) or 'none'} left" if did else _count(shown, len(linted))]
         parts[0] += f" ({unsafe} fixable with --unsafe-fixes)" if unsafe and tried == "safe" else ""
         stuck = safe if tried == "safe" else len(fixes)
         parts += [f"{plural(stuck, 'fix')} could not be made"] if stuck else []
@@ -105,6 +111,15 @@ def summary(
             why = unused.wrong or "suppresses nothing"
             lines += _filled(f"note: {printable(unused.where)}: ignore[{printable(unused.word)}]: {why}", width)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _did(fixed: Tally, verb: str) -> str:
+    """What fixing did, in the numbers that were said before it; "" where it did nothing."""
+    if fixed == Tally():
+        return ""
+    gone = f", {fixed.gone} more went with {'it' if fixed.fixed == 1 else 'them'}" if fixed.gone else ""
+    arisen = f" and {fixed.arisen} that came up by {'it' if fixed.fixed == 1 else 'them'}" if fixed.arisen else ""
+    return f"{verb} {plural(fixed.fixed, 'finding')}{arisen}{gone}"
 
 
 def assumed(linted: Iterable[Linted]) -> str:

@@ -87,6 +87,27 @@ def test_the_diff_can_be_applied(run: Run) -> None:
     assert Path("ds.json").read_text() == MENDED
 
 
+def test_what_came_up_by_a_fix_is_counted_apart(run: Run) -> None:
+    text = '{"train_batch_size": 8, "zero_optimization": {"stage": 3}, "round_robin_gradients": true}\n'
+    put("ds.json", text)
+    assert "1 finding, 1 fixable with --fix --unsafe-fixes" in run("lint", "ds.json")[1]
+
+    said = run("lint", "ds.json", "--fix", "--unsafe-fixes")[1]  # moved, and useless there
+
+    assert "fixed 1 finding and 1 that came up by it, none left" in said
+    assert "round_robin_gradients" not in Path("ds.json").read_text()
+
+
+def test_what_a_fix_takes_with_it_is_not_said_to_be_fixed(run: Run) -> None:
+    text = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "zero_optimization": {"stage": 3, "stage": 3}}}\n'
+    put("ds.json", text)
+    assert "2 findings, 1 fixable with --fix --unsafe-fixes" in run("lint", "ds.json")[1]
+
+    said = run("lint", "ds.json", "--fix", "--unsafe-fixes")[1]  # given twice, in a section that is removed
+
+    assert "fixed 1 finding, 1 more went with it, none left" in said
+
+
 def test_fix_of_the_standard_input_prints_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(QUOTED.encode())))
 

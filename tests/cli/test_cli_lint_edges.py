@@ -126,7 +126,7 @@ def test_a_file_that_is_gone_before_it_is_written(capsys: pytest.CaptureFixture[
 
     left, mended, stuck = mend(linted, unsafe=False, write=True)
 
-    assert (mended, stuck, [len(one.findings) for one in left]) == (0, True, [1])
+    assert (mended.fixed, stuck, [len(one.findings) for one in left]) == (0, True, [1])
     assert "ds.json: its fixes cannot be written (No such file or directory)" in capsys.readouterr().err
     assert not file.exists()
 

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lint_samples import UNSAFE, finding, linted
 
+from dsgen.linting.fixes import Tally
 from dsgen.linting.settings import Settings
 from dsgen.linting.suppressions import Suppression
 from dsgen.report import findings, github, survey
@@ -153,9 +154,14 @@ def test_the_summary_counts_what_can_be_mended_and_what_is_hidden() -> None:
 
 
 def test_the_summary_after_fixing() -> None:
-    assert findings.summary([linted()], 80, fixed=2, written=True, tried="safe") == "fixed 2 findings, none left.\n"
-    assert findings.summary([linted(UNSAFE)], 110, fixed=1, tried="safe").startswith(
+    assert (
+        findings.summary([linted()], 80, fixed=Tally(2), written=True, tried="safe") == "fixed 2 findings, none left.\n"
+    )
+    assert findings.summary([linted(UNSAFE)], 110, fixed=Tally(1), tried="safe").startswith(
         "would fix 1 finding, 1 left (1 fixable with --unsafe-fixes)."
+    )
+    assert findings.summary([linted()], 80, fixed=Tally(2, gone=1, arisen=1), written=True, tried="all") == (
+        "fixed 2 findings and 1 that came up by them, 1 more went with them, none left.\n"
     )
 
 
@@ -165,7 +171,7 @@ def test_a_fix_that_was_asked_for_and_not_made_is_said() -> None:
     assert findings.summary([both], 200, tried="safe").startswith(
         "2 findings (1 fixable with --unsafe-fixes); 1 fix could not be made."
     )
-    assert findings.summary([both], 200, fixed=1, written=True, tried="all").startswith(
+    assert findings.summary([both], 200, fixed=Tally(1), written=True, tried="all").startswith(
         "fixed 1 finding, 2 left; 2 fixes could not be made."
     )
     assert "could not" not in findings.summary([linted(finding(fix=None))], 200, tried="all")
