@@ -1,14 +1,17 @@
-"""What no run exceeds: the bound beyond which a number of GPUs is a slip of the hand."""
+"""What no run exceeds: the bounds beyond which a number of GPUs or tokens is a slip of the hand."""
 
 from __future__ import annotations
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["MOST_GPUS", "check_gpus"]
+__all__ = ["MOST_GPUS", "MOST_TOKENS", "check_gpus"]
 
 # A limit of plausibility and no fact: ten times the 100,000 Hopper GPUs of xAI's Colossus, which NVIDIA called the
 # world's largest AI supercomputer (press release of 28 October 2024). Clusters grow; what they grow to is not followed.
 MOST_GPUS = 1_000_000
+
+# As plausible: 250 times the 40 trillion tokens on which Llama 4 Scout was trained (its model card of 5 April 2025).
+MOST_TOKENS = 1e16
 
 
 def check_gpus(count: int, where: object = None) -> None:

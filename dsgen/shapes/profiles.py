@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.shapes.limits import MOST_TOKENS
 from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, LARGEST_MEMORY, SECONDS
 from dsgen.shapes.value import Value
 
@@ -272,10 +273,8 @@ class Training(Value):
     )  # fmt: skip
     global_batch: int | None = fact(
         "Sequences per optimizer step, all GPUs; empty means what tokens_per_step and tokens_per_gpu hold: a power of "
-        "two for each GPU.",
-        default=None,
-        minimum=1,
-    )
+        "two for each GPU.", default=None, minimum=1,
+    )  # fmt: skip
     tokens_per_step: int | None = fact(
         "Most tokens of an optimizer step whose sequences nobody counted (global_batch); each GPU has one sequence "
         "all the same, and shorter sequences are no more than of 4096 tokens.",
@@ -351,8 +350,9 @@ class Training(Value):
     )  # fmt: skip
     total_steps: int | None = fact("Optimizer steps of the whole run.", default=None, minimum=1)
     total_tokens: float | None = fact(
-        "Tokens of the whole run, all epochs; the same as total_steps, whatever the batch.", default=None, minimum=1
-    )
+        "Tokens of the whole run, all epochs; the same as total_steps, whatever the batch.",
+        default=None, minimum=1, below=MOST_TOKENS,
+    )  # fmt: skip
     lora_rank: int = fact("Rank of the adapters.", default=16, minimum=1)
     lora_targets: tuple[str, ...] = fact(
         "Which matrices get adapters: all-linear, or names such as q_proj.", default=("all-linear",)

@@ -115,6 +115,12 @@ def test_the_shape_s_defaults_are_those_of_full_fine_tuning() -> None:
     assert set(BY_METHOD) == {"full", "lora", "qlora"}
 
 
+def test_more_tokens_than_any_run_has_are_refused() -> None:
+    assert dsgen.job(BASE | {"training": {"total_tokens": 9.9e15}}).training.total_tokens == 9.9e15
+    with pytest.raises(dsgen.DsgenError, match=r"total_tokens is 1e\+40; it must be below 1e\+16"):
+        dsgen.job(BASE | {"training": {"total_tokens": 1e40}})
+
+
 # Of two wishes that say one thing in two ways, the one said above the other.
 
 

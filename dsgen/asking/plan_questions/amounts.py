@@ -8,6 +8,7 @@ import re
 
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import show
+from dsgen.shapes.limits import MOST_TOKENS
 
 __all__ = ["seconds_of", "tokens_of", "tokens_text"]
 
@@ -15,7 +16,6 @@ _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _TOKENS = re.compile(r"(-?[0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]{1,2})?) *([A-Za-z]*)")
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LENGTH = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) *([a-z]+) *")
-MOST_TOKENS = 1e18  # more than was ever written
 MOST_SECONDS = 100 * 365.25 * 86_400  # a century
 
 
@@ -37,7 +37,9 @@ def tokens_of(said: float | str) -> int:
             todo="Such as 300B.",
         )
     if not 1 <= number <= MOST_TOKENS:
-        raise mistake(f"tokens is {show(said)}", must="it must be from 1 to 1,000,000T", todo="Such as 300B.")
+        raise mistake(
+            f"tokens is {show(said)}", must=f"it must be from 1 to {MOST_TOKENS / 1e12:,.0f}T", todo="Such as 300B."
+        )
     return int(number)
 
 
