@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsgen.asking.told_schedules import CONFIG_OF_TRL
 from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = ["computed_in", "told_by"]
@@ -51,7 +52,8 @@ def told_by(text: str, path: str) -> dict[str, Any]:
     said = _known(trained[0][1]) if trained else {}
     for name, node in calls:  # of two models the first is trained, and the other its reference or teacher
         said = {**_known(_of_call(name, node, constants)), **said}
-    if any(name.removesuffix(_CONFIG) in _OF_TRL for name, _ in trained):
+    if trained and (own := trained[0][0].removesuffix(_CONFIG)) in _OF_TRL:
+        said[CONFIG_OF_TRL] = own
         said.setdefault("use_peft", "lora_r" in said)
         if any(name == "from_pretrained" for name, _ in calls):  # transformers takes the type of the checkpoint
             said.setdefault("dtype", "auto")

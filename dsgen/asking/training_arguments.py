@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen.asking import training_programs as programs
-from dsgen.asking.told_schedules import schedule
+from dsgen.asking.told_schedules import STEPS, defaults, said_of, schedule
 from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, values_of, yaml_of
 from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
@@ -18,7 +18,7 @@ from dsgen.linting import statements
 from dsgen.linting.sources import Source
 from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError, mistake
-from dsgen.shapes.layers import TOLD, Origin, Rank, show
+from dsgen.shapes.layers import TOLD, UNTOLD, Origin, Rank, show
 from dsgen.shapes.optimizer_names import meant
 from dsgen.shapes.value import Value
 from dsgen.targets.hf_trainer import HF_TRAINER
@@ -75,17 +75,11 @@ _LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is
 _MODELS = ("model_name_or_path", "base_model", "model")
 # A prompt and an answer of at most so many tokens make a sequence: TRL's trainers that generate.
 _ANSWERS = ("max_prompt_length", "max_completion_length")
-# Of the optimizer's steps: argument of TrainingArguments -> path of the wish.
-_STEPS = {
-    "learning_rate": "training.lr",
-    "weight_decay": "training.weight_decay",
-    "adam_beta1": "training.beta1",
-    "adam_beta2": "training.beta2",
-    "adam_epsilon": "training.eps",
-    "max_grad_norm": "training.gradient_clipping",
-}
 _FOLLOWED = ("bf16", "fp16", "gradient_checkpointing", *_OPTIMIZERS)
 _OF_NO_PLAN = ("lora_alpha",)  # which dsgen writes, and a program's own file decides
+# Of a run, which no plan depends on.
+_OF_THE_RUN = ("num_train_epochs", "num_epochs", "lr_scheduler_type", "lr_scheduler", "lr_scheduler_kwargs",
+               "warmup_steps", "warmup_ratio")  # fmt: skip
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -134,15 +128,20 @@ class TrainingArguments(Value):
 
     def _computed(self) -> Iterator[str]:
         """What a plan follows and a Python program computes."""
-        names = [name for name in computed_of(self.file) if name in (*_COUNTS, *_LENGTHS, *_FOLLOWED, *_STEPS)]
+        names = [name for name in computed_of(self.file) if name in (*_COUNTS, *_LENGTHS, *_FOLLOWED, *STEPS)]
         if names:
             yield f"{self.file} computes {', '.join(names)}, which only running it would tell: left to dsgen"
 
     def filling(self, text: str) -> str:
         """A file for a training program with what this one says where only a person knows, and of what no plan
-        depends on."""
+        depends on: of the same program also how long it lasts and the schedule that is left to it."""
         own = "".join(f"{name}: {yaml_value(self.model)}\n" for name in _MODELS if self.model is not None)
-        return keep_filled(f"{own}{yaml_of(self.file, self.values)}", text, _OF_NO_PLAN)
+        filled = keep_filled(f"{own}{yaml_of(self.file, self.values)}", text, _OF_NO_PLAN)
+        keys = {line.partition(":")[0]: None for line in text.splitlines()}
+        if programs.program_of(keys) is None or programs.program_of(keys) != programs.program_of(self.values):
+            return filled
+        left = [name for name in _OF_THE_RUN if name in self.values and name not in keys]
+        return filled + "".join(f"{name}: {yaml_value(self.values[name])}\n" for name in left)
 
     def scenario(self, running: bool = False, ended: bool = False) -> Scenario:
         """What the training wants, as a scenario file with the same fields would say it.
@@ -156,15 +155,22 @@ class TrainingArguments(Value):
         return Scenario(
             profiles={"model": (self.model,) if self.model is not None else ()},
             fields={name: ScenarioValue(value, origin, TOLD) for name, value in fields.items()},
-            sets=tuple((path, ScenarioValue(value, origin, TOLD)) for path, value in self._steps(ended)),
+            sets=tuple((path, ScenarioValue(value, origin, why)) for path, value, why in self._steps(ended)),
             named={"model": origin},
             rank=Rank.SITE,
         )
 
-    def _steps(self, ended: bool) -> Iterator[tuple[str, Any]]:
-        """Path of a wish -> its value, of the optimizer's steps."""
-        yield from ((path, self.values[name]) for name, path in _STEPS.items() if _is_number(self.values.get(name)))
-        yield from schedule(self.values, ended)
+    def _steps(self, ended: bool) -> Iterator[tuple[str, Any, str]]:
+        """Path of a wish, its value and why it has it, of the optimizer's steps; a script's program may have its own
+        defaults."""
+        said = {path: self.values[name] for name, path in STEPS.items() if _is_number(self.values.get(name))}
+        yield from ((path, value, TOLD) for path, value in said.items())
+        computed = computed_of(self.file)
+        known = self.file.endswith(FILES)
+        if known:
+            yield from ((path, value, UNTOLD) for path, value in defaults(self.values, computed) if path not in said)
+        for path, value in schedule(self.values, ended, known, computed):
+            yield path, value, TOLD if said_of(path, self.values) else UNTOLD
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Refuse a config that says otherwise, as the Trainer does.

@@ -14,28 +14,28 @@ from dsgen import catalog
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["evaluates", "kbit_fp32", "left_out", "loading", "lora_fp32", "nested", "targets",
-           "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
+__all__ = ["AXOLOTL", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading", "lora_fp32",
+           "nested", "program_of", "targets", "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
 
-_AXOLOTL, _LLAMA_FACTORY, _SWIFT, _TRL = "axolotl", "llama-factory", "ms-swift", "trl"
+AXOLOTL, _LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
 _MARKS = {
     _LLAMA_FACTORY: ("finetuning_type", "disable_gradient_checkpointing"),
-    _AXOLOTL: ("sequence_len", "base_model_config", "adapter"),
-    _SWIFT: ("train_type", "tuner_type", "quant_bits"),
-    _TRL: ("use_peft", "use_bnb_nested_quant", "dataset_text_field", "assistant_only_loss", "lora_modules_to_save"),
+    AXOLOTL: ("sequence_len", "base_model_config", "adapter"),
+    SWIFT: ("train_type", "tuner_type", "quant_bits"),
+    TRL: ("use_peft", "use_bnb_nested_quant", "dataset_text_field", "assistant_only_loss", "lora_modules_to_save"),
 }
 # Argument -> its default, where none of the other names of the same is said.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     _LLAMA_FACTORY: {"finetuning_type": "lora", "lora_rank": 8, "cutoff_len": 2048},
-    _SWIFT: {
+    SWIFT: {
         "tuner_type": "lora",
         "lora_rank": 8,
         "lora_dropout": 0.05,
         "gradient_checkpointing": True,
         "per_device_eval_batch_size": 1,
     },
-    _TRL: {
+    TRL: {
         "use_peft": False,
         "lora_r": 16,
         "lora_dropout": 0.05,
@@ -49,10 +49,10 @@ _SAME = (
 )
 # Keys by which a program is given something to evaluate; a share of the data, a set of its own, or when.
 _EVALUATED = {
-    _AXOLOTL: ("val_set_size", "test_datasets"),
+    AXOLOTL: ("val_set_size", "test_datasets"),
     _LLAMA_FACTORY: ("val_size", "eval_dataset", "do_eval", "eval_strategy", "evaluation_strategy"),
-    _SWIFT: ("val_dataset", "split_dataset_ratio", "eval_dataset"),
-    _TRL: ("eval_strategy", "evaluation_strategy", "do_eval"),
+    SWIFT: ("val_dataset", "split_dataset_ratio", "eval_dataset"),
+    TRL: ("eval_strategy", "evaluation_strategy", "do_eval"),
 }
 _BATCHES = ("per_device_eval_batch_size", "eval_batch_size")  # transformers', Axolotl's
 _NOTHING = (None, False, 0, "", "no")
@@ -70,9 +70,9 @@ _OF_TRAINER = "per_device_train_batch_size"  # of TrainingArguments, and of no p
 _BATCH = {"micro_batch": 8, "accumulation": 1}
 _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
     _LLAMA_FACTORY: _BATCH,
-    _TRL: _BATCH,
-    _SWIFT: {"micro_batch": 1},
-    _AXOLOTL: {"checkpointing": "none"},
+    TRL: _BATCH,
+    SWIFT: {"micro_batch": 1},
+    AXOLOTL: {"checkpointing": "none"},
 }
 _OF_A_TRAINER = {**_BATCH, "checkpointing": "none"}
 # Modules that are trained whole beside adapters: Axolotl and TRL, peft and ms-swift, LLaMA-Factory; and the input
@@ -82,14 +82,19 @@ _EMBEDDINGS, _HEADS = ("embed_tokens", "wte", "embed_in", "word_embeddings"), ("
 _DTYPES = ("dtype", "torch_dtype")  # of the weights that TRL loads: fp32 where nobody says another
 
 
-def _program(values: Mapping[str, Any]) -> str | None:
+def program_of(values: Mapping[str, Any]) -> str | None:
     """The program whose arguments they are; None of a program of one's own."""
     return next((program for program, marks in _MARKS.items() if any(name in values for name in marks)), None)
 
 
+def is_a_trainer(values: Mapping[str, Any]) -> bool:
+    """Whether they are of a program known, or of one of a person's own with the Trainer of transformers."""
+    return program_of(values) is not None or _OF_TRAINER in values
+
+
 def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """All arguments, those that the program sets by itself too."""
-    program = _program(values)
+    program = program_of(values)
     default = {
         name: value
         for name, value in _DEFAULTS.get(program or "", {}).items()
@@ -112,16 +117,16 @@ def _recomputes(program: str | None, values: Mapping[str, Any]) -> Iterator[tupl
         yield "use_reentrant_gc", values.get("use_reentrant_gc", on) is True
     if values.get("gradient_checkpointing") is not True:
         return
-    if program == _TRL:
+    if program == TRL:
         yield from [("use_reentrant", True)] if values.get("load_in_4bit") is True else []
     elif program != _LLAMA_FACTORY and "use_reentrant" not in values:
-        yield "use_reentrant", program == _SWIFT or (program == _AXOLOTL and not values.get("rl"))
+        yield "use_reentrant", program == SWIFT or (program == AXOLOTL and not values.get("rl"))
 
 
 def loading(values: Mapping[str, Any]) -> str | None:
     """How it loads a model that no zero.Init makes; None where it is not known."""
-    program = _program(values)
-    if program != _TRL:
+    program = program_of(values)
+    if program != TRL:
         return LOADINGS_OF.get(program or "")
     said = next((values[name] for name in _DTYPES if values.get(name)), "float32")
     return "fp32" if said == "float32" and values.get("load_in_4bit") is not True else "mapped"
@@ -129,13 +134,13 @@ def loading(values: Mapping[str, Any]) -> str | None:
 
 def kbit_fp32(values: Mapping[str, Any]) -> str | None:
     """When it makes fp32 of what a base has not in 4 bits; TRL's SFTTrainer does not since 0.27; None: not known."""
-    program = _program(values)
-    return "never" if program == _TRL else KBIT_FP32_OF.get(program or "")
+    program = program_of(values)
+    return "never" if program == TRL else KBIT_FP32_OF.get(program or "")
 
 
 def lora_fp32(values: Mapping[str, Any]) -> bool:
     """Whether adapters are fp32 at stage 3, as peft makes them: TRL tells it not to there."""
-    return _program(values) != _TRL
+    return program_of(values) != TRL
 
 
 def trained_whole(values: Mapping[str, Any]) -> list[str]:
@@ -154,7 +159,7 @@ def trains_embeddings(values: Mapping[str, Any]) -> bool:
 
 def nested(values: Mapping[str, Any]) -> bool:
     """Whether the scales of 4-bit weights are quantized too: TRL does it only where it is told to."""
-    return _program(values) != _TRL
+    return program_of(values) != TRL
 
 
 def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:
@@ -164,7 +169,7 @@ def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:
         values: Its arguments.
         model: The base as the file names it.
     """
-    if _program(values) != _TRL or model is None:
+    if program_of(values) != TRL or model is None:
         return None
     try:
         layer = catalog.find("model", model).layer
@@ -176,7 +181,7 @@ def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:
 
 def left_out(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Field of a scenario -> what the program does where its file says nothing, and a plan would choose."""
-    program = _program(values)
+    program = program_of(values)
     if program is None:
         return _OF_A_TRAINER if _OF_TRAINER in values else {}
     return _LEFT_OUT[program]
@@ -187,7 +192,7 @@ def evaluates(values: Mapping[str, Any]) -> int | None:
 
     Axolotl takes the micro-batch where nobody says another, ms-swift one, LLaMA-Factory and TRL the Trainer's default.
     """
-    program = _program(values)
+    program = program_of(values)
     said = next((int(values[name]) for name in _BATCHES if _is_count(values.get(name))), None)
     if said is not None:
         return said
@@ -196,7 +201,7 @@ def evaluates(values: Mapping[str, Any]) -> int | None:
         return 0 if told and all(values[name] in _NOTHING for name in told) else None
     if all(values.get(name) in _NOTHING for name in _EVALUATED[program]):
         return 0
-    default: Any = values.get("micro_batch_size") if program == _AXOLOTL else _DEFAULTS[program].get(_BATCHES[0])
+    default: Any = values.get("micro_batch_size") if program == AXOLOTL else _DEFAULTS[program].get(_BATCHES[0])
     return int(default) if _is_count(default) else None
 
 

@@ -188,7 +188,6 @@ def scenario_from(file: str | None, options: dict[str, Any], running: bool = Fal
 
 def _wanted_by(path: str, running: bool, ended: bool) -> Scenario:
     """What a training program's arguments want; what of it is not counted, and a config that runs already, is said."""
-    from dsgen.asking.told_schedules import unended
     from dsgen.asking.training_arguments import read_arguments
     from dsgen.linting.sources import named_by
 
@@ -201,8 +200,6 @@ def _wanted_by(path: str, running: bool, ended: bool) -> Scenario:
         notes.append(f"{path}: {other} is not known: AdamW is counted, or what --optimizer says")
     if named := named_by(path):
         notes.append(f"{path} names {named[0].name}, which is not looked at here: --config {path} is about that one")
-    if not (running or ended) and (kind := unended(told.values)) is not None:
-        notes.append(f"{path} says no max_steps: a {kind} schedule is written where --total-steps N says its end")
     for note in notes:
         click.echo(f"warning: {note}", err=True)
     return told.scenario(running, ended)

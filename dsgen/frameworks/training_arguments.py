@@ -116,12 +116,13 @@ def _schedule(config: Config) -> Iterator[Argument]:
     params = {key: value for key, value in scheduler.get("params", {}).items() if value != "auto"}
     planned = schedule(config.plan.job, config.plan.chosen.strategy)
     kind, floor = _SCHEDULES.get(scheduler.get("type", ""), ("constant", ""))
-    yield Argument("lr_scheduler_type", kind, f"{scheduler['type']} of the config runs" if scheduler else "")
-    if floor:
-        yield Argument("lr_scheduler_kwargs", {"min_lr_rate": params.get(floor, COSINE_FLOOR)})
-    warmup = "scheduler.params.warmup_num_steps"
-    steps = params.get("warmup_num_steps", planned.warmup_steps if scheduler else 0)
-    yield Argument("warmup_steps", steps, "optimizer steps", _there(config, warmup))
+    if scheduler or planned.kind != "program":  # its own is not written over
+        yield Argument("lr_scheduler_type", kind, f"{scheduler['type']} of the config runs" if scheduler else "")
+        if floor:
+            yield Argument("lr_scheduler_kwargs", {"min_lr_rate": params.get(floor, COSINE_FLOOR)})
+        warmup = "scheduler.params.warmup_num_steps"
+        steps = params.get("warmup_num_steps", planned.warmup_steps if scheduler else 0)
+        yield Argument("warmup_steps", steps, "optimizer steps", _there(config, warmup))
     total = params.get("total_num_steps", planned.total_steps)
     if total is not None:
         key = _there(config, "scheduler.params.total_num_steps")
@@ -157,7 +158,7 @@ def _filled(config: Config) -> dict[str, Any]:
         "optimizer.params.weight_decay": said.get("weight_decay", 0.0),
         "scheduler.params.warmup_min_lr": 0,
         "scheduler.params.warmup_max_lr": said["learning_rate"],
-        "scheduler.params.warmup_num_steps": max(1, said["warmup_steps"]),
+        "scheduler.params.warmup_num_steps": max(1, said.get("warmup_steps", 0)),
         "fp16.enabled": said["fp16"],
         "bf16.enabled": said["bf16"],
     }

@@ -31,8 +31,10 @@ def hf_trainer(config: Config, path: str, resolve: bool) -> JobFiles:
         *training_arguments(config),
     )
     asked = input_gradients(config.plan)
+    left = all(item.name != "lr_scheduler_type" for item in arguments)
     notes = (
         "HfArgumentParser(TrainingArguments).parse_yaml_file(...) reads it; so does TRL's SFTConfig",
+        *(("lr_scheduler_type, warmup_steps and num_train_epochs are left to your own arguments",) if left else ()),
         *((f"The program calls {asked}",) if asked else ()),
     )
     return JobFiles(

@@ -147,8 +147,8 @@ def _unread(training: Training, version: str) -> Iterator[tuple[str, str]]:
         yield "training.lora_fp32", f"DeepSpeed {version} makes adapters 16-bit, whatever peft has made of them"
     if not (training.chunked_loss or training.liger_kernels):
         yield "training.liger", "training.chunked_loss is false, so no loss is Liger's; --chunked-loss"
-    if training.scheduler == "none":
-        yield "training.warmup_steps", "training.scheduler is none"
+    if training.scheduler in ("none", "program"):
+        yield "training.warmup_steps", f"training.scheduler is {training.scheduler}"
     if training.scheduler in ("none", "WarmupLR"):
         why = f"training.scheduler is {training.scheduler}, which knows no end"
         yield from ((f"training.{name}", why) for name in ("total_steps", "total_tokens"))

@@ -6,9 +6,10 @@ from typing import NamedTuple
 from dsgen.jobs.job import Job
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["CONSTANT", "LONG_STEP_SECONDS", "Schedule", "long_step", "run_steps", "schedule", "took"]
+__all__ = ["CONSTANT", "LONG_STEP_SECONDS", "UNWRITTEN", "Schedule", "long_step", "run_steps", "schedule", "took"]
 
 CONSTANT = "WarmupLR"  # DeepSpeed's schedule that never falls
+UNWRITTEN = ("none", "program")  # no schedule at all, and the one of the program that trains
 WARMUP_SHARE = 0.03  # of a run whose length is known (Tulu 2, arXiv 2311.10702; QLoRA's scripts have the same)
 WARMUP_MOST = 2000  # optimizer steps: those of Llama 2's pretraining, of some 480,000 (arXiv 2307.09288, 2.2)
 WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
@@ -23,7 +24,7 @@ class Schedule(NamedTuple):
     """The learning rate's schedule.
 
     Attributes:
-        kind: DeepSpeed's scheduler, or none.
+        kind: DeepSpeed's scheduler, or one of UNWRITTEN.
         warmup_steps: Optimizer steps until the peak.
         total_steps: Optimizer steps of the whole run; None where nobody said its length.
         why: Where the number of warm-up steps comes from; empty where it is as wished.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.jobs.releases import why_reenters
-from dsgen.planning.lengths import CONSTANT, schedule
+from dsgen.planning.lengths import CONSTANT, UNWRITTEN, schedule
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.errors import mistake
@@ -106,7 +106,7 @@ def _scheduler(plan: Plan) -> Iterator[PlannedKey]:
     training = plan.job.training
     planned = schedule(plan.job, plan.chosen.strategy)
     kind, total = planned.kind, planned.total_steps
-    if kind == "none" or (plan.job.whole and total is None):
+    if kind in UNWRITTEN or (plan.job.whole and total is None):
         return
     if kind != CONSTANT and total is None:
         raise mistake(

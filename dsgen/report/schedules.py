@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.planning.lengths import CONSTANT, schedule
+from dsgen.planning.lengths import CONSTANT, UNWRITTEN, schedule
 from dsgen.planning.planner import Plan
 
 __all__ = ["data", "sentence"]
@@ -17,6 +17,8 @@ def sentence(plan: Plan) -> str:
     job = plan.job
     planned, rate = schedule(job, plan.chosen.strategy), f"learning rate {job.training.lr:g}"
     warmup = _steps(planned.warmup_steps)
+    if planned.kind == "program" and not job.whole and not job.deepspeed.get("scheduler"):
+        return f"{rate}; its schedule is left to the program"
     if not _written(plan, planned.kind):
         return ""
     if planned.kind == CONSTANT:
@@ -37,7 +39,7 @@ def data(plan: Plan) -> dict[str, Any] | None:
     return {
         "type": planned.kind,
         "learning_rate": plan.job.training.lr,
-        "warmup_steps": planned.warmup_steps,
+        "warmup_steps": None if planned.kind == "program" else planned.warmup_steps,
         "total_steps": planned.total_steps,
         "says": said,
     }
@@ -52,4 +54,4 @@ def _written(plan: Plan, kind: str) -> bool:
     if plan.job.whole:  # it has its own, or the program that loads it
         return False
     named = plan.job.deepspeed.get("scheduler")
-    return kind != "none" and (not isinstance(named, dict) or named.get("type", kind) == kind)
+    return kind not in UNWRITTEN and (not isinstance(named, dict) or named.get("type", kind) == kind)

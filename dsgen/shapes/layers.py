@@ -12,6 +12,7 @@ __all__ = [
     "DEEPEST",
     "ENFORCED",
     "TOLD",
+    "UNTOLD",
     "Fold",
     "Layer",
     "Origin",
@@ -55,6 +56,7 @@ class Origin(NamedTuple):
 
 ENFORCED = Origin("dsgen")  # of what runs whatever was asked
 TOLD = "the training program is told so"  # why a file of its arguments says it
+UNTOLD = "the training program's default"  # why one that says nothing of it does
 
 
 class Override(NamedTuple):
@@ -236,7 +238,7 @@ def _affirms(override: Override, previous: Override) -> bool:
 
     By an option of the command line: the profile may say otherwise some day.
     """
-    return (override.origin.source.startswith("--") or override.reason == TOLD) and previous.rank < Rank.SITE
+    return (override.origin.source.startswith("--") or override.reason in (TOLD, UNTOLD)) and previous.rank < Rank.SITE
 
 
 @functools.lru_cache(maxsize=4096)

@@ -341,8 +341,8 @@ class Training(Value):
     weight_decay: float = fact("Decoupled weight decay.", default=0.1, minimum=0)
     gradient_clipping: float = fact("Largest global gradient norm; 0 turns clipping off.", default=1.0, minimum=0)
     scheduler: str = fact(
-        "Learning-rate schedule; auto is WarmupCosineLR when total_steps or total_tokens is given, else WarmupLR.",
-        default="auto", choices=("auto", "none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
+        "Learning-rate schedule; auto: a cosine for total_steps or total_tokens, else WarmupLR; program: its own one.",
+        default="auto", choices=("auto", "none", "program", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
     )  # fmt: skip
     warmup_steps: int | None = fact(
         "Steps of warm-up; empty means 3 % of the run, at most 2000, or 40 where its length is not said; adapters: 10.",
