@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.asking.told_schedules import CONFIG_OF_TRL
+from dsgen.asking.training_programs import OF_PEFT
 from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = ["computed_in", "told_by"]
@@ -93,7 +94,8 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
     told = _keywords(node, constants)
     if name == "LoraConfig":
         return {argument: told[own] for own, argument in _ADAPTERS.items() if own in told} | {
-            "lora_r": told.get("r", _RANK)
+            "lora_r": told.get("r", _RANK),
+            OF_PEFT: name,
         }
     if name == "BitsAndBytesConfig":
         return {"bnb_4bit_use_double_quant": False} | {key: told[key] for key in _BASE if key in told}

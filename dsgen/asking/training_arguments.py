@@ -91,11 +91,13 @@ class TrainingArguments(Value):
         file: Where they stand.
         fields: Field of a scenario -> its value.
         values: Every argument as it stands there.
+        base: The base model, as whoever asks or the file names it.
     """
 
     file: str
     fields: Mapping[str, Any]
     values: Mapping[str, Any]
+    base: str | None
 
     @property
     def model(self) -> str | None:
@@ -124,7 +126,16 @@ class TrainingArguments(Value):
     @property
     def uncounted(self) -> tuple[str, ...]:
         """What such a training holds, or does, that no plan counts."""
-        return (*uncounted(self.values, self.file, self.fields), *self._computed())
+        return (*uncounted(self.values, self.file, self.fields), *self._refused(), *self._computed())
+
+    def _refused(self) -> Iterator[str]:
+        """Adapters of no matrices that anybody names, peft included."""
+        kind = programs.refused_by_peft(self.values, self.base)
+        if kind is not None and "method" in self.fields and "lora_targets" not in self.fields:
+            yield (
+                f"{self.file} names no target_modules, and peft has none for {kind}: it stops there; "
+                "all linear layers are counted"
+            )
 
     def _computed(self) -> Iterator[str]:
         """What a plan follows and a Python program computes."""
@@ -193,13 +204,18 @@ class TrainingArguments(Value):
                 )
 
 
-def read_arguments(path: str) -> TrainingArguments:
+def read_arguments(path: str, model: str | None = None) -> TrainingArguments:
     """The arguments of a YAML or JSON file, of a Python program or of a launch script.
+
+    Args:
+        path: The file.
+        model: What is trained, where it is not the model that the file names.
 
     Raises:
         DsgenError: Unreadable, broken, or it has none that dsgen knows.
     """
-    return _told(values_of(path), path) if not path.endswith(SCRIPTS) else _told(*passed(path, missing=False))
+    values, file = (values_of(path), path) if not path.endswith(SCRIPTS) else passed(path, missing=False)
+    return _told(values, file, model)
 
 
 def of_naming_file(file: str | None) -> TrainingArguments | None:
@@ -222,7 +238,7 @@ def of_naming_file(file: str | None) -> TrainingArguments | None:
         raise
 
 
-def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
+def _told(values: Mapping[str, Any], path: str, model: str | None = None) -> TrainingArguments:
     """What arguments say that a scenario has too.
 
     Raises:
@@ -253,7 +269,7 @@ def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
             todo="Write false to one: bf16 is for GPUs since Ampere, fp16 for older ones.",
             code="contradiction",
         )
-    fields = dict(_fields(programs.with_defaults(values)))
+    fields = dict(_fields(programs.with_defaults(values), model or _model(values)))
     if not fields:
         raise mistake(
             "it has no argument that a plan follows",
@@ -261,7 +277,7 @@ def _told(values: Mapping[str, Any], path: str) -> TrainingArguments:
             where=path,
             code="missing",
         )
-    return TrainingArguments(file=path, fields=fields, values=values)
+    return TrainingArguments(file=path, fields=fields, values=values, base=model or _model(values))
 
 
 def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments | None]:
@@ -287,7 +303,7 @@ def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments 
     return attrs.evolve(source, of=path, beside={**source.beside, **said}), told
 
 
-def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str, Any]]:
     for name, field in _COUNTS.items():
         if _is_count(values.get(name)):
             yield field, values[name]
@@ -308,7 +324,7 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
     if asked:
         yield "attention", asked[0]
-    yield from _adapters(values)
+    yield from _adapters(values, model)
     if how := programs.loading(values):
         yield "loading", how
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
@@ -328,7 +344,7 @@ def _liger(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "liger_kernels", not any(values.get(name) is False for name in _LIGER_KERNELS)
 
 
-def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _adapters(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str, Any]]:
     """What is trained, where it is adapters; a rank alone counts unless the program is told to train all."""
     four_bits = any(values.get(name) == value for name, value in _FOUR_BITS.items())
     switch = [values[name] for name in _ADAPTERS if name in values]
@@ -353,7 +369,7 @@ def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "lora_dropout", share
     every = "all-linear" if values.get("lora_target_linear") is True else None  # Axolotl's
     targets = next((values[name] for name in _TARGETS if values.get(name)), every)
-    targets = targets or programs.targets(values, _model(values))
+    targets = targets or programs.targets(values, model)
     names = [one.strip() for one in targets.split(",")] if isinstance(targets, str) else targets
     if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
         yield "lora_targets", ["all-linear"] if any(one in _EVERY_MATRIX for one in names) else names

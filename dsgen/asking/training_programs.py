@@ -14,8 +14,9 @@ from dsgen import catalog
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["AXOLOTL", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading", "lora_fp32",
-           "nested", "program_of", "targets", "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
+__all__ = ["AXOLOTL", "OF_PEFT", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
+           "lora_fp32", "nested", "program_of", "refused_by_peft", "targets", "trained_whole", "trains_embeddings",
+           "with_defaults"]  # fmt: skip
 
 AXOLOTL, _LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -57,13 +58,16 @@ _EVALUATED = {
 _BATCHES = ("per_device_eval_batch_size", "eval_batch_size")  # transformers', Axolotl's
 _NOTHING = (None, False, 0, "", "no")
 # Matrices that get adapters where nobody names any, by the model's type: peft's own choice, which TRL leaves to it.
-_QUERY_AND_VALUE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "opt", "gptj")
-_FUSED = ("bloom", "gpt_neox", "falcon")
+_QUERY_AND_VALUE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "opt", "gptj",
+                    "stablelm")  # fmt: skip
 _OF_PEFT = {
     **dict.fromkeys(_QUERY_AND_VALUE, ("q_proj", "v_proj")),
-    **dict.fromkeys(_FUSED, ("query_key_value",)),
-    "gpt2": ("c_attn",),
+    **dict.fromkeys(("bloom", "gpt_neox", "falcon"), ("query_key_value",)),
+    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn",)),
+    **dict.fromkeys(("t5", "mt5"), ("q", "v")),
+    "phi": ("q_proj", "v_proj", "fc1", "fc2"),
 }
+OF_PEFT = "peft_config"  # under which a Python program's arguments say that a LoraConfig of its own makes the adapters
 _OF_TRAINER = "per_device_train_batch_size"  # of TrainingArguments, and of no program's own
 # What a plan chooses where a file leaves it out, and a run does by default: the Trainer's batch, of which ms-swift has
 # its own, and no checkpointing.
@@ -167,16 +171,27 @@ def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:
 
     Args:
         values: Its arguments.
-        model: The base as the file names it.
+        model: The base by its name.
     """
-    if program_of(values) != TRL or model is None:
+    return [*_OF_PEFT.get(_left_to_peft(values, model) or "", ())] or None
+
+
+def refused_by_peft(values: Mapping[str, Any], model: str | None) -> str | None:
+    """The model's type, of which peft has no matrices where nobody names any; None where it has, or it is not known."""
+    kind = _left_to_peft(values, model)
+    return kind if kind not in _OF_PEFT else None
+
+
+def _left_to_peft(values: Mapping[str, Any], model: str | None) -> str | None:
+    """The type of a model whose matrices peft chooses, where it is known."""
+    if model is None or (program_of(values) != TRL and OF_PEFT not in values):
         return None
     try:
         layer = catalog.find("model", model).layer
     except DsgenError:  # a folder, or a repository that nobody here knows
         return None
-    types = [item.value for item in layer.overrides if item.path == "model.architecture"]
-    return [*_OF_PEFT.get(types[-1], ())] or None if types else None
+    types = [str(item.value) for item in layer.overrides if item.path == "model.architecture"]
+    return types[-1] if types else None
 
 
 def left_out(values: Mapping[str, Any]) -> Mapping[str, Any]:

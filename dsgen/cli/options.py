@@ -182,16 +182,17 @@ def scenario_from(file: str | None, options: dict[str, Any], running: bool = Fal
     )
     if arguments is None:
         return merge(read(file), said) if file else said
-    wanted = _wanted_by(arguments, running, bool({"total_steps", "total_tokens"} & {*fields}))
+    (model, *_), ended = said.profiles["model"] or (None,), bool({"total_steps", "total_tokens"} & {*fields})
+    wanted = _wanted_by(arguments, model, running, ended)
     return merge(merge(wanted, read(file)) if file else wanted, said)
 
 
-def _wanted_by(path: str, running: bool, ended: bool) -> Scenario:
+def _wanted_by(path: str, model: str | None, running: bool, ended: bool) -> Scenario:
     """What a training program's arguments want; what of it is not counted, and a config that runs already, is said."""
     from dsgen.asking.training_arguments import read_arguments
     from dsgen.linting.sources import named_by
 
-    told = read_arguments(path)
+    told = read_arguments(path, model)
     notes = [*told.uncounted]
     config = told.values.get("deepspeed")
     if path.endswith(".py") and isinstance(config, str):

@@ -150,3 +150,35 @@ def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
     for name in ("nothing.py", "nothing.sh"):
         with pytest.raises(DsgenError, match="no such file"):
             read_arguments(name)
+
+
+LORA = "TrainingArguments(per_device_train_batch_size=1)\nget_peft_model(model, LoraConfig(r=8))\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "matrices"),
+    [
+        ("llama-3.1-8b", ["q_proj", "v_proj"]),
+        ("phi-2", ["q_proj", "v_proj", "fc1", "fc2"]),
+        ("gpt2-124m", ["c_attn"]),
+        ("phi-3-mini", None),
+        (None, None),
+    ],
+)
+def test_a_lora_config_that_names_no_matrices_has_peft_s(model: str | None, matrices: list[str] | None) -> None:
+    Path("lora.py").write_text(LORA)
+
+    told = read_arguments("lora.py", model)
+
+    assert told.fields["method"] == "lora"
+    assert told.fields.get("lora_targets") == matrices
+    stops = "peft has none for phi3: it stops there; all linear layers are counted"
+    assert any(stops in words for words in told.uncounted) == (model == "phi-3-mini")
+
+
+def test_the_model_that_an_option_names_decides_what_peft_adapts() -> None:
+    Path("lora.py").write_text(LORA)
+
+    done = run("why", "lora_targets", "--args", "lora.py", *CARD, "--model", "llama-3.1-8b")
+
+    assert "training.lora_targets = [q_proj, v_proj]" in done.out
