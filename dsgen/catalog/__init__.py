@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dsgen.catalog.lookup import KINDS, Profile, find, names, override_layer, profile
+from dsgen.catalog.lookup import KINDS, Profile, find, names, override_layer, profile, weights_of
 
-__all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
+__all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile", "weights_of"]

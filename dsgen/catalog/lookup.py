@@ -18,7 +18,7 @@ from dsgen.shapes.near_misses import alike as almost
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.value import Value
 
-__all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
+__all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile", "weights_of"]
 
 _HUB = "https://huggingface.co/"
 PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
@@ -109,6 +109,14 @@ def profile(name: str) -> Profile:
     if (sheet := _card(name) or _mirrored(name)) is not None:
         return _resolve(sheet, ())
     raise _unknown("", name)
+
+
+def weights_of(name: str) -> str:
+    """Where the weights of a model that is named so lie: its repository, or a folder; "" where that is not said."""
+    name = _without_address(name)
+    if _is_path(name) or exists(name):
+        return name if exists(str(_expanded(name) / "config.json")) else ""
+    return name if "/" in name else ""
 
 
 def names(kind: str, *, whole: bool = False) -> tuple[str, ...]:

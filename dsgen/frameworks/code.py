@@ -104,11 +104,12 @@ def _load(at: _AskedCode) -> str:
     precision = at.plan.chosen.strategy.precision
     kind = f"torch.{dtype(precision)}"
     kind_of_model = "AutoModelForSeq2SeqLM" if at.plan.job.model.encoder_layers else "AutoModelForCausalLM"
+    weights = python_value(at.plan.job.weights) if at.plan.job.weights else "MODEL"
     quantized = "    quantization_config=four_bits,\n" if at.plan.job.training.method == "qlora" else ""
     return (
         f"import torch\nfrom transformers import {kind_of_model}\n\n"
         f"model = {kind_of_model}.from_pretrained(\n"
-        f'    MODEL,\n    dtype={kind},\n    attn_implementation="{attention(at.plan)}",\n{quantized})'
+        f'    {weights},\n    dtype={kind},\n    attn_implementation="{attention(at.plan)}",\n{quantized})'
     )
 
 

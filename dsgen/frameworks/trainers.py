@@ -92,7 +92,13 @@ def trainer_arguments(target: str, config: Config, path: str, run: tuple[Argumen
         )
     known = TRAINERS[target]
     model = config.plan.job.names.get("model", "the model")
-    asked = tuple(item._replace(reason=item.reason.format(model=model)) for item in known.unknown)
+    weights = config.plan.job.weights
+    asked = tuple(
+        item._replace(value=weights, reason="")
+        if weights and item.reason is _MODEL
+        else item._replace(reason=item.reason.format(model=model))
+        for item in known.unknown
+    )
     return (*asked, *run, *known.told(config, path))
 
 

@@ -249,6 +249,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         deepspeed=tree.get("deepspeed", {}),
         deepspeed_layers=_deepspeed_only(ranked if whole is None else whole.written),
         whole=whole is not None,
+        weights=next((layer.weights for layer in ranked if layer.weights), ""),
         provenance=provenance,
         version=known.version,
         warnings=(

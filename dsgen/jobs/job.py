@@ -83,7 +83,8 @@ class Job(Value):
 
     `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted. `foreach`
     is whether AdamW is torch's foreach one, of a config or of the program: a plan's is DeepSpeed's. `whole` is whether
-    the layers say every key of the config, so that a plan adds none (dsgen.jobs.exact).
+    the layers say every key of the config, so that a plan adds none (dsgen.jobs.exact). `weights` is where the model's
+    lie, if it was named so: a repository of the hub, or a folder.
     """
 
     hardware: Hardware
@@ -100,6 +101,7 @@ class Job(Value):
     version: str
     warnings: tuple[str, ...] = ()
     whole: bool = False
+    weights: str = attrs.field(default="", eq=False)
     foreach: bool = False
     narrow: str = attrs.field()
     unsure: Unsure = attrs.field()

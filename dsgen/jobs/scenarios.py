@@ -105,7 +105,9 @@ def layers(scenario: Scenario) -> tuple[Layer, ...]:
         DsgenError: An unknown profile or a broken file.
     """
     profiles = [
-        _profile(kind, name, scenario.named.get(kind)).layer
+        _profile(kind, name, scenario.named.get(kind)).layer._replace(
+            weights=catalog.weights_of(name) if kind == "model" else ""
+        )
         for kind in catalog.KINDS
         for name in dict.fromkeys(scenario.profiles.get(kind, ()))
     ]

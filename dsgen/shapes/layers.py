@@ -70,11 +70,15 @@ class Override(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """A named set of overrides of one rank: a profile, the plan, a site file, the command line."""
+    """A named set of overrides of one rank: a profile, the plan, a site file, the command line.
+
+    `weights` is where those of a model lie, if it was named so: a repository of the hub, or a folder.
+    """
 
     name: str
     rank: Rank
     overrides: tuple[Override, ...]
+    weights: str = ""
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -124,3 +124,34 @@ def test_options_of_frameworks_do_nothing_without_one(capsys):
         main(["render", "--hw", "a100-40g", "--model", "7b", "-q", "--resolve"])
 
     assert "warning: --resolve does nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "file", "key"),
+    [
+        ("llama-factory", "llama_factory.yaml", "model_name_or_path"),
+        ("axolotl", "axolotl.yaml", "base_model"),
+        ("ms-swift", "ms_swift.yaml", "model"),
+    ],
+)
+def test_a_model_that_is_named_as_the_hub_does_is_written(here, target, file, key):
+    def written(model: str) -> str:
+        assert render("-q", "-o", "ds_config.json", "--force", "--target", target, "--model", model) == 0
+        return (here / file).read_text()
+
+    assert f"{key}: meta-llama/Llama-3.1-8B\n" in written("meta-llama/Llama-3.1-8B")
+    assert f"{key}: unsloth/Qwen2.5-7B\n" in written("https://huggingface.co/unsloth/Qwen2.5-7B")
+    assert f"{key}: FILL_IN" in written("llama-3.1-8b")
+    shape = {"model_type": "qwen2", "vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512}
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    (here / "mine").mkdir()
+    (here / "mine" / "config.json").write_text(json.dumps(shape | heads))
+    assert f"{key}: mine\n" in written("mine")
+    assert f"{key}: FILL_IN" in written("mine/config.json")  # weights may lie elsewhere
+
+
+def test_what_a_program_needs_loads_the_model_that_was_named(capsys):
+    for model, said in (("Qwen/Qwen3-8B", '"Qwen/Qwen3-8B",'), ("qwen3-8b", "MODEL,")):
+        with pytest.raises(SystemExit):
+            main(["needs", "--hw", "a100-40g", "--model", model])
+        assert f"from_pretrained(\n            {said}\n" in capsys.readouterr().out
