@@ -241,7 +241,7 @@ def effective(
         source: A config: a Config, a dict of DeepSpeed's keys or a file.
         world_size: GPUs in all; by default as the batch keys imply. No rank is started.
         target: The program that hands the config over; by default as in `lint`.
-        arguments: File of the Trainer's arguments, YAML or JSON, which fill in its "auto".
+        arguments: File of the Trainer's arguments, YAML, JSON or a Python program, which fill in its "auto".
         python: Interpreter that has torch and deepspeed; by default this one.
         timeout_seconds: For everything but the imports.
 

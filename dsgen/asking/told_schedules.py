@@ -14,8 +14,9 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsgen.asking import training_programs as programs
+from dsgen.linting.python_programs import CONFIG_OF_TRL
 
-__all__ = ["CONFIG_OF_TRL", "STEPS", "defaults", "said_of", "schedule"]
+__all__ = ["STEPS", "defaults", "said_of", "schedule"]
 
 # Of the optimizer's steps: argument of TrainingArguments -> path of the wish.
 STEPS = {
@@ -32,7 +33,6 @@ _OF_THE_TRAINER = {
 }  # fmt: skip
 _OF_SWIFT = {**_OF_THE_TRAINER, "weight_decay": 0.1, "adam_beta2": 0.95}
 _SWIFTS_RATES = {True: 1e-5, False: 1e-4}  # of all weights, and of adapters
-CONFIG_OF_TRL = "trl_config"  # under which a Python program's arguments say whose they are: SFT, DPO ...
 _RATES_OF_TRL, _OTHER_RATE_OF_TRL = {"SFT": 2e-5, "Reward": 1e-4}, 1e-6  # the other one: of DPO, GRPO, KTO, RLOO
 # Arguments that those have and an SFTConfig does not, where a file does not say whose it is.
 _PREFERENCES = ("beta", "num_generations", "max_prompt_length", "max_completion_length")

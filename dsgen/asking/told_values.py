@@ -61,7 +61,7 @@ def values_of(path: str) -> dict[str, Any]:
     from dsgen.documents.yaml.reader import entries, read_text
 
     if path.endswith(_PYTHON):
-        from dsgen.asking.python_programs import told_by  # most files are no programs
+        from dsgen.linting.python_programs import told_by  # most files are no programs
 
         return told_by(read_text(Path(path)), path)
     return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
@@ -71,8 +71,8 @@ def computed_of(path: str) -> tuple[str, ...]:
     """The arguments of a Python program that are computed there."""
     if not path.endswith(_PYTHON):
         return ()
-    from dsgen.asking.python_programs import computed_in
     from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting.python_programs import computed_in
 
     return computed_in(read_text(Path(path)), path)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen import catalog
+from dsgen.linting.python_programs import OF_PEFT
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["AXOLOTL", "OF_PEFT", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
+__all__ = ["AXOLOTL", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
            "lora_fp32", "nested", "program_of", "refused_by_peft", "targets", "trained_whole", "trains_embeddings",
            "with_defaults"]  # fmt: skip
 
@@ -67,7 +68,6 @@ _OF_PEFT = {
     **dict.fromkeys(("t5", "mt5"), ("q", "v")),
     "phi": ("q_proj", "v_proj", "fc1", "fc2"),
 }
-OF_PEFT = "peft_config"  # under which a Python program's arguments say that a LoraConfig of its own makes the adapters
 _OF_TRAINER = "per_device_train_batch_size"  # of TrainingArguments, and of no program's own
 # What a plan chooses where a file leaves it out, and a run does by default: the Trainer's batch, of which ms-swift has
 # its own, and no checkpointing.

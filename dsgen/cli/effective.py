@@ -28,7 +28,7 @@ __all__ = ["command"]
     "--args",
     "arguments",
     metavar="FILE",
-    help="Arguments of the Hugging Face Trainer, in YAML or JSON: what they fill in is shown.",
+    help="Arguments of the Hugging Face Trainer, in YAML, JSON or its program: what they fill in is shown.",
 )
 @click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
 @click.option("--timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, metavar="SECONDS")

@@ -30,7 +30,7 @@ __all__ = ["command"]
     "--args",
     "arguments",
     metavar="FILE",
-    help="Arguments of the Hugging Face Trainer, in YAML or JSON: they settle autos.",
+    help="Arguments of the Hugging Face Trainer, in YAML, JSON or its program: they settle autos.",
 )
 @click.option("--severity", type=click.Choice(LEVELS), help="The lowest that is shown (default: warning).")
 @click.option("--fail-on", type=click.Choice(LEVELS), help="The lowest that makes the exit code 1 (default: error).")

@@ -35,7 +35,9 @@ _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lor
     type=click.Choice(TARGETS),
     help='With a config: the program that hands it over; its "auto" are filled in (default: DeepSpeed itself).',
 )
-@click.option("--args", "arguments", metavar="FILE", help="With a config: the Trainer's arguments, in YAML or JSON.")
+@click.option(
+    "--args", "arguments", metavar="FILE", help="With a config: the Trainer's arguments, in YAML, JSON or its program."
+)
 @click.option(
     "--ranks", type=click.IntRange(1), metavar="N", help="Processes to start (default: 2, or the AutoTP degree)."
 )

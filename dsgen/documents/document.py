@@ -28,8 +28,9 @@ class Document:
     Attributes:
         name: What to call it in findings: its path, or "<stdin>".
         text: The text that the places count in, without a byte order mark.
-        kind: "json" (what Python's json reads), "hjson" (what only DeepSpeed's reader takes), "yaml", or "launch" (a
-            script or environment file, whose `config` maps the variables it sets to their text).
+        kind: "json" (what Python's json reads), "hjson" (what only DeepSpeed's reader takes), "yaml", "launch" (a
+            script or environment file, whose `config` maps the variables it sets to their text), or "python" (a
+            program, whose `config` is what it tells its trainer).
         config: What it holds as plain values; anything where the top level is no map.
         places: Dotted path (`section.key`, `list[0].key`) -> where it stands.
         comments: Where the comments stand, in order.

@@ -32,6 +32,7 @@ from dsgen.targets.hf_trainer import HF_TRAINER
 __all__ = ["UNWRITTEN", "Excluded", "Linted", "check", "lint_files", "lint_one"]
 
 UNWRITTEN = "<config>"  # the name of a config that no file holds
+_PYTHON = ".py"
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -180,6 +181,8 @@ def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_n
     if folder not in known:
         known[folder] = read(folder).under(said)
     settings = known[folder]
+    if name.endswith(_PYTHON) and source.document.text:
+        raise _no_config(name)
     if settings.file is not None and settings.excludes(name):
         return Excluded(name, settings.file)
     if settings.target is not None:
@@ -187,6 +190,17 @@ def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_n
     if settings.arguments is not None:
         source = _told(source, settings.arguments)
     return attrs.evolve(check(source, settings), piped=piped)
+
+
+def _no_config(name: str) -> DsgenError:
+    """The error of a Python program in a config's place."""
+    return mistake(
+        "it is a Python program",
+        must="what is linted is the config that it names, or a file of arguments",
+        where=name,
+        todo=f"dsgen lint ds_config.json --args {name} compares the program with its config.",
+        code="refused",
+    )
 
 
 def _told(source: Source, path: str) -> Source:

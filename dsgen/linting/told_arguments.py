@@ -17,22 +17,19 @@ from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["arguments_of", "check_program", "with_arguments"]
 
-_YAML = (".yaml", ".yml")
+_YAML, _PYTHON = (".yaml", ".yml"), ".py"
 _KEY = "deepspeed"  # of a training file, beside its arguments
 
 
 def arguments_of(path: str) -> tuple[Statement, ...]:
-    """What a file of the Trainer's arguments, YAML or JSON, says of a DeepSpeed config.
+    """What a file of the Trainer's arguments, YAML, JSON or a Python program, says of a DeepSpeed config.
 
     Raises:
         DsgenError: Unreadable, broken, or without an argument that the Trainer fills in or compares.
     """
-    from dsgen.documents.yaml import documents
-    from dsgen.documents.yaml.reader import read_text
     from dsgen.linting import wrapped_configs
 
-    text = read_text(Path(path))
-    document = documents.read(text, path) if path.lower().endswith(_YAML) else reader.read(text, path)
+    document = _read(path)
     if not isinstance(document.config, Mapping):
         line, what = _broken(document)
         raise mistake(what, must="it must be a map of arguments", where=f"{path}:{line}" if line else path)
@@ -46,6 +43,21 @@ def arguments_of(path: str) -> tuple[Statement, ...]:
             code="missing",
         )
     return said
+
+
+def _read(path: str) -> Document:
+    from dsgen.documents.yaml.reader import read_text
+
+    text = read_text(Path(path))
+    if path.endswith(_PYTHON):
+        from dsgen.linting import python_programs
+
+        return python_programs.document(text, path)
+    if path.lower().endswith(_YAML):
+        from dsgen.documents.yaml import documents
+
+        return documents.read(text, path)
+    return reader.read(text, path)
 
 
 def check_program(target: str, path: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from dsgen.linting.asked import lint
 from dsgen.linting.files import Linted, lint_files
 from dsgen.linting.settings import Settings
+from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError
 
 HIGH = "initial-loss-scale-too-high"
@@ -107,3 +108,24 @@ def test_arguments_of_the_trainer_are_no_other_programs(tmp_path: Path) -> None:
 
     with pytest.raises(DsgenError, match="handed over by deepspeed"):
         lint(config(2), arguments=arguments, target="deepspeed")
+
+
+def test_a_python_program_s_arguments_are_compared_where_they_stand(tmp_path: Path) -> None:
+    text = 'größe = "é"; args = TrainingArguments(\n    bf16=True,  # é\n    per_device_train_batch_size=2)\n'
+    program = put(tmp_path, "train.py", text)
+    file = put(tmp_path, NAME, json.dumps({**config(2), "train_micro_batch_size_per_gpu": 8}))
+
+    (linted,) = lint_files([file], Settings(arguments=program))
+    messages = [one.message for one in linted.findings if one.rule == "argument-disagrees"]
+    micro = next(one for one in arguments_of(program) if one.key == "train_micro_batch_size_per_gpu")
+
+    assert [f"per_device_train_batch_size is 2 in {program}:3" in message for message in messages] == [True]
+    assert text[micro.span.start : micro.span.end] == "2"
+
+
+def test_a_python_program_is_no_config(tmp_path: Path) -> None:
+    program = put(tmp_path, "train.py", "TrainingArguments(bf16=True)\n")
+
+    with pytest.raises(DsgenError, match="it is a Python program") as error:
+        lint(program)
+    assert f"dsgen lint ds_config.json --args {program}" in str(error.value.todo)

@@ -10,11 +10,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.asking.told_schedules import CONFIG_OF_TRL
-from dsgen.asking.training_programs import OF_PEFT
+from dsgen.documents.document import Document, TextPlace
 from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Span
 
-__all__ = ["computed_in", "told_by"]
+__all__ = ["CONFIG_OF_TRL", "OF_PEFT", "computed_in", "document", "told_by"]
+
+CONFIG_OF_TRL = "trl_config"  # under which the arguments say whose they are: SFT, DPO ...
+OF_PEFT = "peft_config"  # under which they say that a LoraConfig of the program's own makes the adapters
 
 _ARGUMENTS, _CONFIG = "TrainingArguments", "Config"
 _OF_TRL = ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward", "RLOO")  # each has its Config and its Trainer
@@ -61,6 +64,37 @@ def told_by(text: str, path: str) -> dict[str, Any]:
     inner = [value for value in said.values() if isinstance(value, dict)]  # as those of a file, whatever their section
     flat = {key: value for values in (*inner, said) for key, value in values.items()}
     return {name: value for name, value in _known(flat).items() if not isinstance(value, dict)}
+
+
+def document(text: str, path: str) -> Document:
+    """A program as a file of arguments: what `told_by` has of it, and where each keyword of its trainer stands.
+
+    Raises:
+        DsgenError: As `told_by`.
+    """
+    values = told_by(text, path)
+    calls = (
+        node for node in ast.walk(_tree(text, path)) if isinstance(node, ast.Call) and _is_arguments(_name(node.func))
+    )
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+
+    def offset(line: int, column: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    def span(node: ast.keyword | ast.expr) -> Span:
+        end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+        return Span(offset(node.lineno, node.col_offset), offset(*end))
+
+    places = {
+        word.arg: TextPlace(span(word), span(word.value))
+        for call in calls
+        for word in call.keywords
+        if word.arg is not None
+    }
+    return Document(name=path, text=text, kind="python", config=values, places=places)
 
 
 def computed_in(text: str, path: str) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from command_line import refused, run
 
-from dsgen.asking.python_programs import told_by
 from dsgen.asking.training_arguments import read_arguments
+from dsgen.linting.python_programs import told_by
 from dsgen.shapes.errors import DsgenError
 
 TRAINER = """
