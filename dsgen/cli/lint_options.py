@@ -107,11 +107,26 @@ def settings_from(options: dict[str, Any], severity: str | None = None, fail_on:
 
     said = {name: options.pop(name) for name in _NAMES}
     said["arguments"] = options.pop("arguments", None)
-    said["wishes"] = fields_from(options, _WISHES)
+    said["wishes"] = {**_told_by(said["arguments"]), **fields_from(options, _WISHES)}
     for name in ("select", "ignore"):
         said[name] = tuple(word.strip() for words in said[name] for word in words.split(",") if word.strip())
     lowest, least = (Severity[word.upper()] if word else None for word in (severity, fail_on))
     return checked(Settings(severity=lowest, fail_on=least, **said), lambda field: f"--{field.replace('_', '-')}")
+
+
+def _told_by(arguments: str | None) -> dict[str, Any]:
+    """What the arguments of a program say that no config holds; nothing where a plan could not follow them."""
+    if arguments is None:
+        return {}
+    from dsgen.asking.training_arguments import read_arguments
+    from dsgen.jobs.scenarios import ScenarioValue
+    from dsgen.shapes.layers import Origin
+
+    try:
+        fields = read_arguments(arguments).fields
+    except DsgenError:  # lint says itself what it cannot read
+        return {}
+    return {name: ScenarioValue(fields[name], Origin(arguments)) for name in _WISHES if name in fields}
 
 
 def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None) -> tuple[list[Linted], bool]:
@@ -176,7 +191,10 @@ def _say_idle(said: Settings, linted: Sequence[Linted]) -> None:
                 click.echo(f"warning: {option} {word} does nothing: no rule asks for it; {hint}", err=True)
     described = any((file.settings.hardware and file.settings.model) or file.settings.scenario for file in linted)
     idle = ["--seq-len"] if said.seq_len is not None else []
-    idle += [f"--{name.replace('_', '-')}" for name in said.wishes]
+    options = (
+        f"--{name.replace('_', '-')}" for name, wish in said.wishes.items() if wish.origin.source != said.arguments
+    )
+    idle += options
     for option in idle if linted and not described else ():
         click.echo(f"warning: {option} does nothing: a run is counted where --hw and --model describe it", err=True)
 

@@ -129,6 +129,7 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
     if name == "LoraConfig":
         return {argument: told[own] for own, argument in _ADAPTERS.items() if own in told} | {
             "lora_r": told.get("r", _RANK),
+            "lora_dropout": told.get("lora_dropout", 0.0),
             OF_PEFT: name,
         }
     if name == "BitsAndBytesConfig":

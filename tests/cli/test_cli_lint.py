@@ -276,3 +276,20 @@ def test_without_an_installed_package_there_is_no_version(monkeypatch: pytest.Mo
     monkeypatch.setattr(metadata, "metadata", gone)
 
     assert _package() == (None, None)
+
+
+def test_what_arguments_say_of_the_run_is_no_finding(run: Run) -> None:
+    """Adapters leave room, and nothing to gather when they are saved."""
+    zero = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": False}
+    put(
+        "ds.json",
+        json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}),
+    )
+    put("sft.yaml", "per_device_train_batch_size: 1\nbf16: true\nuse_peft: true\n")
+    put("full.yaml", "per_device_train_batch_size: 1\nbf16: true\n")
+    hardware = ("--hw", "4090", "--model", "qwen3-8b", "--world-size", "2", "--target", "hf-trainer")
+
+    assert "training all its parameters takes" in run("lint", "ds.json", *hardware, "--args", "full.yaml")[1]
+    code, out, _ = run("lint", "ds.json", *hardware, "--args", "sft.yaml")
+    assert (code, "no findings in 1 file" in out) == (0, True)
+    assert "does nothing" not in run("lint", "ds.json", "--args", "sft.yaml")[2]

@@ -176,6 +176,12 @@ def test_a_lora_config_that_names_no_matrices_has_peft_s(model: str | None, matr
     assert any(stops in words for words in told.uncounted) == (model == "phi-3-mini")
 
 
+def test_a_lora_config_drops_nothing_unless_it_says_so() -> None:
+    Path("sft.py").write_text("SFTTrainer(model='Qwen/Qwen3-8B', args=SFTConfig(), peft_config=LoraConfig())\n")
+
+    assert "lora_dropout" not in read_arguments("sft.py").fields  # the 0.05 of TRL's is of its own command's arguments
+
+
 def test_the_model_that_an_option_names_decides_what_peft_adapts() -> None:
     Path("lora.py").write_text(LORA)
 
