@@ -196,14 +196,21 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool) -> Scen
     notes = [*told.uncounted]
     config = told.values.get("deepspeed")
     if path.endswith(".py") and isinstance(config, str):
-        notes.append(f"{path} names {config}, which is not looked at here: --config {config} --args {path} takes both")
+        notes.append(_not_looked_at(path, config, f"--config {config} --args {path}", "takes both"))
     if (other := told.other_optimizer) is not None:
         notes.append(f"{path}: {other} is not known: AdamW is counted, or what --optimizer says")
     if named := named_by(path):
-        notes.append(f"{path} names {named[0].name}, which is not looked at here: --config {path} is about that one")
+        notes.append(_not_looked_at(path, named[0].name, f"--config {path}", "is about that one"))
     for note in notes:
         click.echo(f"warning: {note}", err=True)
     return told.scenario(running, ended)
+
+
+def _not_looked_at(path: str, config: str, options: str, what: str) -> str:
+    """That a file names a config which has no part here, and the options, or the command, that look at it."""
+    command = click.get_current_context().command
+    here = any(option.name == "config" for option in command.params)
+    return f"{path} names {config}, which is not looked at here: {'' if here else 'dsgen plan '}{options} {what}"
 
 
 def filled_by(arguments: str | None, text: str) -> str:
