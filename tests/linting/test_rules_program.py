@@ -229,7 +229,7 @@ def test_only_the_trainer_fills_in_betas() -> None:
     assert one(config, "auto-not-filled", target="accelerate", facts=launched).severity is Severity.WARNING
 
 
-@pytest.mark.parametrize("word", ["Auto", "AUTO", " auto"])
+@pytest.mark.parametrize("word", ["Auto", "AUTO", " auto", "atuo", "aut", "autoo"])
 @pytest.mark.parametrize(
     ("path", "severity"),
     [

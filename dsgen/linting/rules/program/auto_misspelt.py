@@ -1,4 +1,4 @@
-"""A value that is "auto" but for its letters' case or a space."""
+"""A value that is "auto" but for its letters' case, a space, or a slip of the hand."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dsgen.linting.rules.autos import AUTO
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
 
 def check(subject: Subject) -> Iterator[Fault]:
-    """Every "Auto" at a key that wants no free text."""
+    """Every "Auto", and every "atuo", at a key that wants no free text."""
     for path, value in subject.leaves():
-        if not isinstance(value, str) or value == AUTO or value.strip().lower() != AUTO:
+        if not isinstance(value, str) or value == AUTO or not _meant(value.strip().lower()):
             continue
         key = subject.surface.key(path, subject.config)
         if key is None or key.removed or not key.types or ("string" in key.types and (not key.enum or key.folded)):
@@ -28,11 +29,16 @@ def check(subject: Subject) -> Iterator[Fault]:
         yield Fault(path, message, fix, None if stops else Severity.WARNING, on="value")
 
 
+def _meant(word: str) -> bool:
+    """Whether a word is "auto", or so but for a letter more or less, or two that changed places."""
+    return sorted(word) == sorted(AUTO) or bool(alike(word, (AUTO,)))
+
+
 RULE = Rule(
     code="DSG902",
     name="auto-misspelt",
     severity=Severity.ERROR,
-    what='A value says "Auto" or "AUTO".',
+    what='A value says "Auto", "AUTO" or "atuo".',
     why=(
         'The Trainer, Accelerate and DeepSpeed compare with "auto" letter by letter. Anything else is a text: a strict '
         "section refuses it at the parse, and a number that is a text stops DeepSpeed where it computes with it."
