@@ -12,9 +12,11 @@ from dsgen.jobs.job import Job
 from dsgen.shapes.layers import fold
 from dsgen.shapes.profiles import Hardware, Network
 
-__all__ = ["ASSUMED_NETWORK", "assumed", "assumes", "counted_anew", "joined", "named", "reference"]
+__all__ = ["ASSUMED_NETWORK", "NO_NETWORK", "alone", "assumed", "assumes", "counted_anew", "joined", "named",
+           "reference"]  # fmt: skip
 
 ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
+NO_NETWORK = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)
 _ASSUMED = "no network named for "
 # Family of GPUs joined by NVLink or xGMI -> the network of its vendor's own system, an adapter for each GPU, by the
 # datasheets of DGX A100 (ConnectX-6), DGX H100 and B200 (ConnectX-7), and of platforms with MI300X.
@@ -42,6 +44,13 @@ def counted_anew(warnings: Iterable[str], before: int, nodes: int) -> tuple[str,
     """The warnings of a job for another number of nodes; one node has no network that is assumed."""
     kept = (said for said in warnings if nodes > 1 or not said.startswith(_ASSUMED))
     return tuple(assumed(nodes) if said == assumed(before) else said for said in kept)
+
+
+def alone(job: Job) -> Job:
+    """The job on one of its nodes, which has no network."""
+    names = {kind: name for kind, name in job.names.items() if kind != "network"}
+    warnings = counted_anew(job.warnings, job.nodes, 1)
+    return attrs.evolve(job, nodes=1, network=NO_NETWORK, names=names, warnings=warnings)
 
 
 def named(name: str) -> Network:

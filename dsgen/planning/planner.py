@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from dsgen.jobs.contradictions import idle_in_plans
+from dsgen.jobs.fabrics import alone, assumes
 from dsgen.jobs.job import Job
 from dsgen.memory import UNITS_OF, Place, estimate
 from dsgen.planning.candidates import Candidate, Search, Worth, search
 from dsgen.planning.lengths import long_step
 from dsgen.planning.whole_nodes import counts_on_a_whole_node
+from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.units import gib
 from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
@@ -85,8 +87,25 @@ def plan(job: Job) -> Plan:
             nothing fits: with the smallest change that would make it fit.
     """
     check_wishes(job)
-    search = contenders(job)
-    return decide(job, search)
+    made = decide(job, contenders(job))
+    said = _faster_alone(made)
+    return made if said is None else attrs.evolve(made, warnings=(*made.warnings, said))
+
+
+def _faster_alone(made: Plan) -> str | None:
+    """What to say where one node trains faster in all than these, whose GPUs wait for the network that they have."""
+    job, chosen = made.job, made.chosen
+    if job.nodes == 1 or assumes(job) or chosen.cost.communication_share <= WAITING:
+        return None
+    one, now = alone(job), chosen.speed * job.world
+    try:
+        there = best(one, lambda _, speed: speed * one.world > now)
+    except DsgenError:  # a batch that its GPUs cannot share, or a pin
+        return None
+    if there is None:
+        return None
+    each = f"{there.speed * one.world:,.0f} tokens/s in all, these {job.nodes} nodes {now:,.0f}"
+    return f"one node alone trains faster (--nodes 1, no --network): {there.strategy}, {each}"
 
 
 def best(job: Job, worth: Worth) -> Candidate | None:

@@ -11,7 +11,7 @@ import dsgen
 from dsgen.memory import Verdict
 from dsgen.planning import candidates
 from dsgen.planning.candidates import search
-from dsgen.planning.planner import best, contenders, decide, offloaded, plan
+from dsgen.planning.planner import WAITING, best, contenders, decide, offloaded, plan
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe, layouts
 
@@ -121,6 +121,22 @@ def test_a_bottleneck_is_said(make_job):
 
     assert any("the network is the bottleneck" in warning for warning in found.warnings)
     assert any("assumed ethernet-25g" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(("network", "waits", "alone"), [("ethernet-10g", True, True), ("ethernet-100g", True, False),
+                                                         (None, True, False)])  # fmt: skip
+def test_one_node_is_offered_where_it_trains_faster_than_all(make_job, network, waits, alone):
+    """Over a network that somebody named; of one that is assumed a better one is offered."""
+
+    fabric = [network] if network else []
+    all_nodes = plan(make_job("h100-80g", "70b", profiles=fabric, cluster={"nodes": 16}))
+    one = plan(make_job("h100-80g", "70b"))
+    said = [warning for warning in all_nodes.warnings if "one node alone trains faster" in warning]
+
+    assert (all_nodes.chosen.cost.communication_share > WAITING) == waits
+    assert bool(said) == alone
+    assert (one.chosen.speed * 8 > all_nodes.chosen.speed * 128) or not alone
+    assert all(f"{one.chosen.strategy}, {one.chosen.speed * 8:,.0f} tokens/s in all" in words for words in said)
 
 
 def test_contradicting_pins_name_both_and_a_way_out(make_job):

@@ -12,13 +12,12 @@ from dsgen.asking.plan_questions.amounts import tokens_of, tokens_text
 from dsgen.asking.plan_questions.variations import varied
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.assembly import SPREAD, assemble
-from dsgen.jobs.fabrics import counted_anew
+from dsgen.jobs.fabrics import NO_NETWORK, counted_anew
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.planning.planner import WAITING, Plan, contenders, decide, plan
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import Origin
-from dsgen.shapes.profiles import Network
 from dsgen.strategies.wishes import check_wishes
 
 __all__ = [
@@ -43,7 +42,6 @@ FASTER = "ib-hdr-200g"
 _SOURCE = "--gpus auto"
 _HOUR = 3600
 _UNITS = ((86_400, "days"), (_HOUR, "h"), (60, "min"))
-_ALONE = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -326,7 +324,7 @@ def _freed(scenario: Scenario, said: dict[str, ScenarioValue]) -> Scenario:
 
 def _at(job: Job, nodes: int, per_node: int) -> Job:
     """The job on another number of GPUs; on one node without a network."""
-    network = job.network if nodes > 1 else _ALONE
+    network = job.network if nodes > 1 else NO_NETWORK
     names = {kind: name for kind, name in job.names.items() if nodes > 1 or kind != "network"}
     counted = [text for text in job.warnings if f" GPUs {SPREAD} " not in text]  # here they are found
     warnings = counted_anew(counted, job.nodes, nodes)
