@@ -148,6 +148,7 @@ class Family:
             ranks that route differently wait for each other (DeepSpeed issues 4808, 7461).
         parts: Names that peft takes for a part of the experts or for the router -> the tensor that holds it.
         packs: transformers puts its linear layers into 4 bits for QLoRA.
+        overflows: Its activations exceed the largest number of fp16, 65,504.
     """
 
     model_type: str
@@ -180,6 +181,7 @@ class Family:
     leaf_class: str = ""
     parts: Mapping[str, str] = attrs.field(factory=dict)
     packs: bool = True
+    overflows: bool = False
 
     def key(self, fact: str) -> ConfigKey | None:
         """How a config says a fact; None where it is not one of this type."""

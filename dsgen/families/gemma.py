@@ -71,4 +71,5 @@ GEMMA3_TEXT = attrs.evolve(
     order=Order(dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {_SANDWICH}", ahead=f"{EMBEDDING} rotary_emb"),
     windowed=lambda block: (block + 1) % 6 != 0,
     autotp=AutoTP(head=True, tied_head=True),
+    overflows=True,  # on a T4 or V100, with gradients (https://unsloth.ai/blog/gemma3, 14 March 2025)
 )

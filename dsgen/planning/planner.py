@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from dsgen.families import family_of
 from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.fabrics import alone, assumes
 from dsgen.jobs.job import Job
@@ -174,6 +175,9 @@ def decide(job: Job, search: Search) -> Plan:
         warnings = (*warnings, said)
     if said := counts_on_a_whole_node(job, chosen.memory.host):
         warnings = (*warnings, said)
+    if chosen.strategy.precision == "fp16" and family_of(job.model).overflows:
+        said = f"{job.names.get('model', 'the model')} exceeds what fp16 holds: its loss becomes infinite or NaN"
+        warnings = (*warnings, f"{said}; take a GPU with bf16 (Ampere or later), or --precision fp32")
     if chosen.parts.warning:
         warnings = (*warnings, chosen.parts.warning)
     idle = idle_in_plans(job.training, job.provenance)

@@ -362,3 +362,14 @@ def test_what_nvme_keeps_is_not_timed_where_ram_has_room_for_it(make_job, monkey
     assert plan(job).chosen.strategy.offload_param == "cpu"
     assert "cpu" in timed
     assert "nvme" not in timed
+
+
+def test_a_model_that_fp16_does_not_hold_is_said(make_job):
+    def warned(hardware, model, **training):
+        found = plan(make_job(hardware, model, training={"method": "lora", "chunked_loss": True, **training}))
+        return any("exceeds what fp16 holds" in warning for warning in found.warnings)
+
+    assert warned("t4-16g", "gemma-3-1b")
+    assert not warned("t4-16g", "gemma-3-1b", precision="fp32")
+    assert not warned("a100-40g", "gemma-3-1b")
+    assert not warned("t4-16g", "qwen2.5-0.5b")
