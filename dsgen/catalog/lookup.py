@@ -35,6 +35,7 @@ _MAKERS = (
 _COUNTED = re.compile(  # 8xH100, and H100x8; the x of RTX 4080 counts nothing
     r"(\d+)\s*[x*]\s*(\S.*)|(\S.*?)\s*(?<!t)[x*]\s*(\d+)", re.IGNORECASE
 )
+_APPLES = re.compile(r"(?:apple|mac|mps|metal).*|(?:apple )?m[1-9](?:[ -]?(?:pro|max|ultra))?", re.IGNORECASE)
 _NUMBERED = re.compile(r"[a-z]*(?<!\d)\d{2,4}(?!\d)")  # what tells one card from another: 4080, p100
 
 _MIRRORS = ("unsloth", "nousresearch")  # unslothai/unsloth unsloth/models/mapper.py says of what
@@ -291,12 +292,16 @@ def _unknown(kind: str, name: str) -> DsgenError:
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"{offer(close)}  {listing}" if close else f"{listing[1:-1]} shows all of them"
-    if number and (sheet := _named(kind, card) or _card(card)) is not None:
+    if kind == "hardware" and _APPLES.fullmatch(name.strip()):
+        todo = f"Apple's GPUs are not among them: name the machine that will train, or --hw cpu.  {listing}"
+    elif number and (sheet := _named(kind, card) or _card(card)) is not None:
         todo = f"Say --hw {sheet.name} --gpus {number}.  {listing}"
     elif number:
         todo = f"{todo}\n  How many there are: --gpus {number}."
     elif kind == "hardware" and any(word not in " ".join(known) for word in _NUMBERED.findall(name.casefold())):
-        todo = f"{todo}\n  Any other card: say its memory in the place of --hw, such as --gpu-memory 16GiB."
+        likely = offer(dict.fromkeys(known[one] for one in almost(card, known)))
+        rest = f"{likely}  {listing}" if likely else f"{listing[1:-1]} shows those that are known."
+        todo = f"Say its memory in the place of --hw, such as --gpu-memory 16GiB.\n  {rest}"
     if kind in ("", "model") and ("/" in name or (kind and not almost(name, known))):
         todo = f"{todo}\n  Another model of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)

@@ -17,10 +17,10 @@ from dsgen.shapes.layers import Origin, Provenance, show
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.optimizer_names import meant
 from dsgen.shapes.pins import LARGEST_COUNT
-from dsgen.shapes.profiles import yaml_name
+from dsgen.shapes.profiles import SECTIONS, yaml_name
 from dsgen.shapes.units import BYTES, UNITS, gib, parse
 
-__all__ = ["structure"]
+__all__ = ["spelled", "structure"]
 
 T = TypeVar("T")
 Hook = Callable[[Any, Any], Any]
@@ -39,6 +39,21 @@ def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance:
         return cast(T, _shared(_converter().structure(dict(raw), shape)))
     except cattrs.ClassValidationError as group:
         raise _together(list(_problems(group, section, provenance))) from None
+
+
+def spelled(section: str, key: str, value: Any) -> Any:
+    """A value as its field spells it, where it differs in the case of its letters alone: qlora for QLoRA."""
+    if not isinstance(value, str):
+        return value
+    choices = _choices(section).get(key, ())
+    return next((one for one in choices if one.casefold() == value.casefold()), value)
+
+
+@functools.cache
+def _choices(section: str) -> dict[str, tuple[str, ...]]:
+    """Key of a section -> the texts that it allows, where it allows only some."""
+    fields = attrs.fields(SECTIONS[section])
+    return {yaml_name(field.name): field.metadata["choices"] for field in fields if field.metadata["choices"]}
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.catalog.structure import structure
+from dsgen.catalog.structure import spelled, structure
 from dsgen.catalog.wishes import follow
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import dropped, left_open
@@ -75,7 +75,7 @@ def _canonical(written: Override, known: surface.Surface) -> Override:
     _check_plain(written, written.value, written.path.count("."))
     if section in SECTIONS:
         _check_fact(section, key, written)
-        return written
+        return written._replace(value=spelled(section, key, written.value))
     if section == "deepspeed" and not key:
         if written.value == {}:
             return written

@@ -301,3 +301,20 @@ def test_the_number_of_a_card_counts_no_cards_and_its_memory_stands_for_it(card:
 @pytest.mark.parametrize("name", ["nvidia", " ", "-", "8x", "NVIDIA"])
 def test_words_that_name_no_card_are_no_card(name: str) -> None:
     assert "no hardware profile named" in error_of("hardware", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("RTX 3060", "Say its memory in the place of --hw, such as --gpu-memory 16GiB.\n  did you mean rtx3090-24g?"),
+        ("3060", "such as --gpu-memory 16GiB.\n  dsgen profiles list hardware shows those"),
+        ("m3-max", "Apple's GPUs are not among them"),
+        ("MacBook Pro", "Apple's GPUs are not among them"),
+        ("mi300", "did you mean mi300a-128g or mi300x-192g?"),
+    ],
+)
+def test_a_card_that_is_not_known_is_answered_with_what_helps(name: str, says: str) -> None:
+    with pytest.raises(DsgenError) as error:
+        catalog.find("hardware", name)
+
+    assert says in str(error.value.todo)

@@ -339,3 +339,10 @@ def test_a_release_decides_which_keys_there_are() -> None:
         dsgen.job(BASE, "0.99")
     with pytest.raises(DsgenError, match="unknown path tensor_parallel"):
         dsgen.job(BASE | {"tensor_parallel.autotp_size": 2}, "0.14")
+
+
+def test_a_choice_may_be_written_in_other_letters(make_job: Any) -> None:
+    job = make_job(training={"method": "QLoRA", "precision": "BF16", "scheduler": "warmuplr"})
+
+    assert (job.training.method, job.training.precision, job.training.scheduler) == ("qlora", "bf16", "WarmupLR")
+    assert [pin.value for pin in job.pins if pin.field == "precision"] == ["bf16"]
