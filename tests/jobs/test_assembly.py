@@ -345,4 +345,4 @@ def test_a_choice_may_be_written_in_other_letters(make_job: Any) -> None:
     job = make_job(training={"method": "QLoRA", "precision": "BF16", "scheduler": "warmuplr"})
 
     assert (job.training.method, job.training.precision, job.training.scheduler) == ("qlora", "bf16", "WarmupLR")
-    assert [pin.value for pin in job.pins if pin.field == "precision"] == ["bf16"]
+    assert [pin.allowed for pin in job.pins if pin.field == "precision"] == [("bf16",)]
