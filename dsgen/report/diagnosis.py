@@ -65,7 +65,7 @@ def _headline(diagnosis: Diagnosis) -> str:
             f"steps are slow: {_seconds(pace.measured_seconds)} instead of {_seconds(pace.predicted_seconds)} "
             f"({_seconds(pace.low_seconds)} to {_seconds(pace.high_seconds)} is plausible)"
         )
-    return f"nothing wrong is known of in {record.lines:,} lines"
+    return f"nothing wrong is known of in {record.lines:,} line{'s' if record.lines != 1 else ''}"
 
 
 def _when(symptom: Symptom) -> str:
