@@ -70,5 +70,5 @@ def command(
     if output is None:
         click.echo(made.text, nl=False)
     emit(adopted.text(made, source.document.name, width(), output), "speedups", err=True)
-    for warning in made.config.warnings:
+    for warning in made.warnings:
         click.echo(fit(f"warning: {warning}"), err=True)

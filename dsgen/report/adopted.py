@@ -84,7 +84,7 @@ def data(made: Adoption, written_to: str | None = None) -> dict[str, Any]:
         "scenario": made.text,
         "written_to": written_to,
         "config": dict(made.config),
-        "warnings": [str(warning) for warning in made.config.warnings],
+        "warnings": [str(warning) for warning in made.warnings],
         "notes": list(made.question.notes),
         "runs": costs.data(made.speedups.now),
         "dsgen_would": costs.data(made.own) if made.own is not None else None,

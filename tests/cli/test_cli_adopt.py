@@ -111,3 +111,17 @@ def test_json_has_the_scenario_and_the_numbers(config: str, tmp_path: Path) -> N
         told["dsgen_would"]["tokens_per_second_per_gpu"] / told["runs"]["tokens_per_second_per_gpu"] - 1
     )
     assert told["faster"] and isinstance(told["notes"], list)
+
+
+def test_no_warning_is_of_a_batch_that_the_program_decides(tmp_path: Path) -> None:
+    path = tmp_path / "ds_config.json"
+    zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+    batch = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
+    path.write_text(json.dumps({**batch, "zero_optimization": zero}))
+    job = ("adopt", str(path), "--hw", "rtx3090-24g", "--gpus", "2", "--model", "7b")
+
+    left = run(*job)
+    assert (left.code, "sequences takes about" in left.err) == (0, False)
+    assert (
+        "warning: a step of 256 sequences takes about" in run(*job, "--micro-batch", "1", "--accumulation", "128").err
+    )

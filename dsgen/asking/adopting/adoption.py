@@ -20,6 +20,7 @@ from dsgen.jobs.releases import knows_liger_kernels
 from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue
 from dsgen.linting.sources import Source
 from dsgen.planning.candidates import Candidate
+from dsgen.planning.lengths import long_step
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
 from dsgen.shapes.errors import DsgenError, mistake
@@ -56,6 +57,16 @@ class Adoption:
     speedups: Speedups = attrs.field(repr=False)
     own: Candidate | None = attrs.field(repr=False)
     given: Mapping[str, Any] = attrs.field(repr=False)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to say of the scenario; nothing of a batch that a plan takes where the config leaves it open."""
+        rendered = self.config.plan
+        chosen = rendered.chosen
+        if chosen.strategy.global_batch == self.question.strategy.global_batch:
+            return self.config.warnings
+        of_its_batch = long_step(rendered.job, chosen.strategy, chosen.cost.seconds)
+        return tuple(said for said in self.config.warnings if said != of_its_batch)
 
     @property
     def gain(self) -> float | None:
