@@ -45,6 +45,7 @@ class Difference:
         second: Value on the second side, likewise.
         missing: Which side does not write the key: "first", "second", or "".
         reasons: Why each side has its value, where it is known.
+        known: Whether DeepSpeed reads such a key, and so has a default of it.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Difference:
     second: Any
     missing: str
     reasons: tuple[str, str]
+    known: bool = True
 
 
 @attrs.frozen
@@ -122,6 +124,7 @@ def compare(first: Side, second: Side) -> Comparison:
             second=values[1],
             missing=missing,
             reasons=(_reason(first, path), _reason(second, path)),
+            known=any(known.key(path, _typed(one)) is not None for one in (first, second)),
         )
         (written_out if missing and known.key(path) is not None and _alike(*values) else differences).append(difference)
     return Comparison(first, second, tuple(differences), tuple(written_out))
@@ -129,9 +132,24 @@ def compare(first: Side, second: Side) -> Comparison:
 
 def _by_one_name(known: Surface, one: Side) -> Side:
     """A side with the names that DeepSpeed takes for a key read as the key, unless it says both."""
-    names = {path: known.aliases.get(path, path) for path in one.values}
+    names = {path: _named(known, path) for path in one.values}
     values = {path if names[path] in one.values else names[path]: value for path, value in one.values.items()}
     return attrs.evolve(one, values=values)
+
+
+def _named(known: Surface, path: str) -> str:
+    """The key that a name stands for: another name of it, or an old one that takes the same."""
+    key = known.key(path)
+    if key is not None and key.deprecated and key.replaced_by:
+        new = known.key(key.replaced_by)
+        return key.replaced_by if new is not None and new.types == key.types else path
+    return known.aliases.get(path, path)
+
+
+def _typed(one: Side) -> dict[str, Any]:
+    """The classes that a side names, which decide the arguments that are read."""
+    kinds = {section: one.values.get(f"{section}.type") for section in _BY_TYPE}
+    return {section: {"type": kind} for section, kind in kinds.items() if kind is not None}
 
 
 def _default(known: Surface, path: str, one: Side) -> Any:

@@ -22,8 +22,8 @@ def text(comparison: Comparison) -> str:
     ]
     for item in comparison.differences:
         lines.append(item.path)
-        lines.extend(_value("-", item.first, item.missing == "first", item.reasons[0]))
-        lines.extend(_value("+", item.second, item.missing == "second", item.reasons[1]))
+        lines.extend(_value("-", item.first, item, "first", item.reasons[0]))
+        lines.extend(_value("+", item.second, item, "second", item.reasons[1]))
     for item in comparison.written_out:
         side = comparison.second if item.missing == "first" else comparison.first
         lines.extend(
@@ -65,7 +65,8 @@ def _side(sign: str, name: str, config: Any) -> str:
     return f"{sign} {name}" + (f": {headline(config)}" if config is not None else "")
 
 
-def _value(sign: str, value: Any, missing: bool, reason: str) -> list[str]:
-    shown = f"  {sign} not written; DeepSpeed's default is {show(value)}" if missing else f"  {sign} {show(value)}"
+def _value(sign: str, value: Any, item: Difference, side: str, reason: str) -> list[str]:
+    default = f"; DeepSpeed's default is {show(value)}" if item.known else ", and DeepSpeed reads no such key"
+    shown = f"  {sign} {f'not written{default}' if item.missing == side else show(value)}"
     wrapped = textwrap.wrap(reason, WIDTH - 6, break_long_words=False) if reason else []
     return [shown, *(f"      {line}" for line in wrapped)]

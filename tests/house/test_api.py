@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsgen
+from dsgen.report.diff import text
 from dsgen.shapes.errors import DsgenError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -476,6 +477,27 @@ def test_what_an_argument_is_by_default_follows_its_class(
     assert (found.path, found.first, found.second) == (path, default, 7)
     *_, found = dsgen.diff({}, {section: {"type": kind, "params": {argument: default}}}).differences
     assert (found.path, found.first, found.second) == (path, None, default)  # without the class nothing has one
+
+
+def test_an_old_name_of_a_key_is_that_key_where_two_configs_are_compared() -> None:
+    old, new = (
+        {"zero_optimization": {f"stage3_gather_{name}_weights_on_model_save": True}} for name in ("fp16", "16bit")
+    )
+
+    assert not dsgen.diff(old, new).differences
+    bare = {"zero_optimization": {"stage": 1}}
+    [found] = dsgen.diff({"zero_optimization": {"stage": 1, "cpu_offload": True}}, bare).differences
+    assert found.path == "zero_optimization.cpu_offload"  # what replaces it says it otherwise
+
+
+def test_a_key_that_nothing_reads_has_no_default_where_two_configs_are_compared() -> None:
+    bare = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}
+    [found] = dsgen.diff(
+        {"optimizer": {"type": "AdamW", "params": {"lr": 1e-5, "beta": [0.9, 0.99]}}}, bare
+    ).differences
+
+    assert (found.path, found.known) == ("optimizer.params.beta", False)
+    assert "not written, and DeepSpeed reads no such key" in text(dsgen.diff({"our_key": 1}, {}))
 
 
 def test_a_key_and_the_memory_are_explained() -> None:
