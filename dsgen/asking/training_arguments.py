@@ -9,10 +9,10 @@ import attrs
 
 from dsgen.asking import training_programs as programs
 from dsgen.asking.told_schedules import STEPS, defaults, said_of, schedule
-from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, values_of, yaml_of
+from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, values_of
 from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
-from dsgen.frameworks.job_files import FILL_IN, keep_filled, yaml_value
+from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
 from dsgen.linting import statements
 from dsgen.linting.sources import Source
@@ -23,7 +23,7 @@ from dsgen.shapes.optimizer_names import meant
 from dsgen.shapes.value import Value
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["TrainingArguments", "beside", "of_naming_file", "read_arguments"]
+__all__ = ["MODELS", "TrainingArguments", "beside", "of_naming_file", "read_arguments"]
 
 # Argument of transformers 5.23 TrainingArguments (training_args.py) -> the field of a scenario.
 _COUNTS = {
@@ -72,14 +72,10 @@ _REENTRANT = ("use_reentrant", "use_reentrant_gc")
 _SWITCHES = ("true", "false", "auto")
 _LEFT_OPEN = ("auto", None)  # Axolotl's bf16: auto is what the GPU has; null is what the program has by default
 # What programs call the base model: transformers' examples and LLaMA-Factory, Axolotl, ms-swift.
-_MODELS = ("model_name_or_path", "base_model", "model")
+MODELS = ("model_name_or_path", "base_model", "model")
 # A prompt and an answer of at most so many tokens make a sequence: TRL's trainers that generate.
 _ANSWERS = ("max_prompt_length", "max_completion_length")
 _FOLLOWED = ("bf16", "fp16", "gradient_checkpointing", *_OPTIMIZERS)
-_OF_NO_PLAN = ("lora_alpha",)  # which dsgen writes, and a program's own file decides
-# Of a run, which no plan depends on.
-_OF_THE_RUN = ("num_train_epochs", "num_epochs", "lr_scheduler_type", "lr_scheduler", "lr_scheduler_kwargs",
-               "warmup_steps", "warmup_ratio")  # fmt: skip
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -142,17 +138,6 @@ class TrainingArguments(Value):
         names = [name for name in computed_of(self.file) if name in (*_COUNTS, *_LENGTHS, *_FOLLOWED, *STEPS)]
         if names:
             yield f"{self.file} computes {', '.join(names)}, which only running it would tell: left to dsgen"
-
-    def filling(self, text: str) -> str:
-        """A file for a training program with what this one says where only a person knows, and of what no plan
-        depends on: of the same program also how long it lasts and the schedule that is left to it."""
-        own = "".join(f"{name}: {yaml_value(self.model)}\n" for name in _MODELS if self.model is not None)
-        filled = keep_filled(f"{own}{yaml_of(self.file, self.values)}", text, _OF_NO_PLAN)
-        keys = {line.partition(":")[0]: None for line in text.splitlines()}
-        if programs.program_of(keys) is None or programs.program_of(keys) != programs.program_of(self.values):
-            return filled
-        left = [name for name in _OF_THE_RUN if name in self.values and name not in keys]
-        return filled + "".join(f"{name}: {yaml_value(self.values[name])}\n" for name in left)
 
     def scenario(self, running: bool = False, ended: bool = False) -> Scenario:
         """What the training wants, as a scenario file with the same fields would say it.
@@ -381,7 +366,7 @@ def _optimizer(values: Mapping[str, Any]) -> str | None:
 
 
 def _model(values: Mapping[str, Any]) -> str | None:
-    named = (values.get(name) for name in _MODELS)
+    named = (values.get(name) for name in MODELS)
     return next((one for one in named if isinstance(one, str) and one != FILL_IN), None)
 
 

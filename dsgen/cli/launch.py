@@ -103,6 +103,14 @@ def command(
     )  # fmt: skip
     arguments = options["arguments"]
     config = render(plan(started_by(job_from(scenario, options, target), starter)))
+    if arguments is not None:
+        from dsgen.asking import told_files
+        from dsgen.asking.training_arguments import read_arguments
+
+        own = [one.partition("=")[0] for one in filled]
+        scheduled = config.plan.job.training.scheduler != "program"
+        told = told_files.filled(read_arguments(arguments), target, scheduled)
+        wishes = attrs.evolve(wishes, filled=(*(one for one in told if one.partition("=")[0] not in own), *filled))
     _say_idle(wishes, config.plan.job.nodes)
     written = run_folder(asked_launch(config, wishes))
     if name := written.unfilled_file:

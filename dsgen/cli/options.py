@@ -217,9 +217,10 @@ def filled_by(arguments: str | None, text: str) -> str:
     """A file for a training program with what a file of arguments says where only a person knows."""
     if arguments is None:
         return text
+    from dsgen.asking.told_files import filling
     from dsgen.asking.training_arguments import read_arguments
 
-    return read_arguments(arguments).filling(text)
+    return filling(read_arguments(arguments), text)
 
 
 def arguments_option(function: F) -> F:

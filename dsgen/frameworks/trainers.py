@@ -19,7 +19,7 @@ from dsgen.frameworks.transformers_trainer import config_json
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 
-__all__ = ["TRAINERS", "axolotl", "llama_factory", "ms_swift", "trainer_arguments", "trainer_text"]
+__all__ = ["OF_NO_PLAN", "TRAINERS", "axolotl", "llama_factory", "ms_swift", "trainer_arguments", "trainer_text"]
 
 # LLaMA-Factory's names (extras/constants.py, AttentionFunction); it has none for FlashAttention 4.
 _FLASH = {
@@ -27,6 +27,7 @@ _FLASH = {
     "eager": "disabled",
 }  # fmt: skip
 _AXOLOTLS = {"flash_attention_4": "kernels-community/flash-attn4"}  # else a kernel of the hub
+OF_NO_PLAN = ("lora_alpha",)  # what dsgen writes, nothing of a plan depends on, and a program's own file decides
 _FOUR_BITS = "the base lies in 4 bits: pip install bitsandbytes"
 
 

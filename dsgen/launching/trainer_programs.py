@@ -13,7 +13,7 @@ from typing import Any
 from dsgen.documents.yaml import documents as yaml_documents
 from dsgen.frameworks.job_files import FILL_IN, Argument, unfilled, yaml_value
 from dsgen.frameworks.saving import KEPT
-from dsgen.frameworks.trainers import TRAINERS, trainer_arguments, trainer_text
+from dsgen.frameworks.trainers import OF_NO_PLAN, TRAINERS, trainer_arguments, trainer_text
 from dsgen.launching.expected import expect
 from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch, RunFile, RunProgram
 from dsgen.launching.quoting import quoted
@@ -98,8 +98,9 @@ def _filled(launch: JobLaunch, arguments: tuple[Argument, ...]) -> Iterator[Argu
     """The arguments with a person's values, then what they add."""
     said: dict[str, Any] = dict(launch.filled)
     ours = {item.name: item for item in arguments}
+    theirs = [*(item.name for item in TRAINERS[launch.target].unknown), *OF_NO_PLAN]
     for name in said:
-        if name in ours and FILL_IN not in str(ours[name].value):
+        if name in ours and name not in theirs and FILL_IN not in str(ours[name].value):
             raise mistake(
                 f"--argument {name}: the plan says {yaml_value(ours[name].value)}",
                 must="the arguments agree with the config",
@@ -109,7 +110,7 @@ def _filled(launch: JobLaunch, arguments: tuple[Argument, ...]) -> Iterator[Argu
     for item in arguments:
         yield item._replace(value=said.pop(item.name), reason="") if item.name in said else item
     for name, value in said.items():
-        yield Argument(name, value, "added by --argument")
+        yield Argument(name, value, "as you say it")
 
 
 def check_filled(launch: JobLaunch) -> None:

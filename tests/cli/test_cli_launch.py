@@ -258,3 +258,45 @@ def test_tensor_parallelism_over_nodes_is_refused() -> None:
     said = refused("launch", *NODES, "--with", "slurm", "--script", "train.py", "-o", "run", "--tp", "16")
 
     assert "node" in said
+
+
+FACTORY = """\
+model_name_or_path: Qwen/Qwen3-8B
+finetuning_type: lora
+lora_rank: 8
+lora_alpha: 64
+dataset: identity
+template: qwen3
+per_device_train_batch_size: 1
+num_train_epochs: 2.0
+lr_scheduler_type: cosine
+bf16: true
+"""
+SAID = {"model_name_or_path: Qwen/Qwen3-8B", "template: qwen3", "dataset: identity", "lora_alpha: 64"}
+
+
+def factory(*more: str) -> tuple[str, ...]:
+    return ("launch", "--hw", "4090", "--gpus", "2", "--target", "llama-factory", "--args", "sft.yaml", *more)
+
+
+@pytest.mark.parametrize(("launcher", "file"), [("torchrun", "llama_factory.yaml"), ("kubernetes", "jobset.yaml")])
+def test_what_a_training_file_says_is_in_every_copy_of_its_program_s_file(launcher: str, file: str) -> None:
+    Path("sft.yaml").write_text(FACTORY)
+    image = ("--image", "mine") if launcher == "kubernetes" else ()
+
+    assert run(*factory("--with", launcher, "-o", "run", *image)).code == 0
+
+    lines = {line.partition("  #")[0].strip() for line in (Path("run") / file).read_text().splitlines()}
+    assert {*SAID, "num_train_epochs: 2.0", "lr_scheduler_type: cosine"} <= lines
+    assert "FILL_IN" not in (Path("run") / "llama_factory.yaml").read_text()
+
+
+def test_an_option_comes_before_the_training_file_and_the_name_of_the_model() -> None:
+    Path("sft.yaml").write_text(FACTORY)
+    said = ("--argument", "dataset=mine", "--argument", "model_name_or_path=/data/qwen")
+
+    assert run(*factory("--with", "torchrun", "-o", "run", "--total-steps", "100", *said)).code == 0
+
+    text = Path("run/llama_factory.yaml").read_text()
+    assert "dataset: mine\n" in text and 'model_name_or_path: "/data/qwen"\n' in text
+    assert text.count("lr_scheduler_type") == 1  # the config's, whose end is said
