@@ -85,7 +85,7 @@ def _stated(statement: Statement, every: Sequence[Statement]) -> str:
     if statement.key == _PRODUCT:
         total = statement.value * (_ranks(every) or 1)
         return f"{statement.word} x {_STEPS} x GPUs is {say(total)}"
-    return f"{statement.word} is {say(statement.said)}"
+    return f"{statement.word} is {say(statement.said)}{' by default' if statement.default else ''}"
 
 
 def _key(statement: Statement) -> str:

@@ -7,7 +7,7 @@ BitsAndBytesConfig, from_pretrained of a model, SFTTrainer(model="...").
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dsgen.documents.document import Document, TextPlace
@@ -21,6 +21,13 @@ OF_PEFT = "peft_config"  # under which they say that a LoraConfig of the program
 
 _ARGUMENTS, _CONFIG = "TrainingArguments", "Config"
 _OF_TRL = ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward", "RLOO")  # each has its Config and its Trainer
+_OF_TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
+# Defaults of transformers 5.23 (training_args.py), and of 4.x, which the Trainer compares with a config.
+_DEFAULTS = {
+    "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "learning_rate": 5e-5, "weight_decay": 0.0,
+    "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "max_grad_norm": 1.0,
+}  # fmt: skip
+_DTYPES = ("bf16", "fp16")
 _OPEN = object()  # a value that only running the program would tell
 # Keyword of LoraConfig -> the argument that programs have for it.
 _ADAPTERS = {
@@ -69,13 +76,14 @@ def told_by(text: str, path: str) -> dict[str, Any]:
 def document(text: str, path: str) -> Document:
     """A program as a file of arguments: what `told_by` has of it, and where each keyword of its trainer stands.
 
+    What a call of TrainingArguments leaves out has its default, and stands where the call does.
+
     Raises:
         DsgenError: As `told_by`.
     """
-    values = told_by(text, path)
-    calls = (
+    calls = [
         node for node in ast.walk(_tree(text, path)) if isinstance(node, ast.Call) and _is_arguments(_name(node.func))
-    )
+    ]
     lines = text.split("\n")
     starts = [0]
     for line in lines:
@@ -94,7 +102,19 @@ def document(text: str, path: str) -> Document:
         for word in call.keywords
         if word.arg is not None
     }
-    return Document(name=path, text=text, kind="python", config=values, places=places)
+    told, left = told_by(text, path), dict(_left_out(calls))
+    places |= {name: TextPlace(None, span(calls[0].func)) for name in left}
+    return Document(name=path, text=text, kind="python", config={**left, **told}, places=places)
+
+
+def _left_out(calls: Sequence[ast.Call]) -> Iterator[tuple[str, Any]]:
+    """Arguments of the Trainer that no call of it says, and their defaults; nothing where a call unpacks some."""
+    words = [word.arg for call in calls for word in call.keywords]
+    if not calls or None in words or any(_name(call.func) not in _OF_TRANSFORMERS for call in calls):
+        return
+    dtype = any(name in words for name in _DTYPES)  # of the two one may follow from the other
+    yield from ((name, value) for name, value in _DEFAULTS.items() if name not in words)
+    yield from ((name, False) for name in _DTYPES if not dtype)
 
 
 def computed_in(text: str, path: str) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ class Statement:
         line: Where in it, 1-based.
         path: Its path in a file with keys; "" in a script.
         span: Where it stands.
+        default: The file leaves it out, and the program has it so.
     """
 
     key: str
@@ -95,6 +96,7 @@ class Statement:
     line: int
     span: Span
     path: str = ""
+    default: bool = False
 
 
 def of_program(start: Started, document: Document) -> tuple[Statement, ...]:
@@ -190,8 +192,12 @@ def _stated(document: Document, path: str, key: str, value: Any, said: Any) -> S
     """What a file with keys states at a path."""
     span = document.span(path, "value")
     line = document.position(span.start)[0]
-    word = path.rpartition(".")[2]
-    return Statement(key=key, value=value, said=said, word=word, name=document.name, line=line, span=span, path=path)
+    word, place = path.rpartition(".")[2], document.places.get(path)
+    left = document.kind == "python" and place is not None and place.key is None
+    file = document.name
+    return Statement(
+        key=key, value=value, said=said, word=word, name=file, line=line, span=span, path=path, default=left
+    )
 
 
 def differs(value: Any, statement: Statement) -> bool:

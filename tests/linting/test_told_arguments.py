@@ -129,3 +129,34 @@ def test_a_python_program_is_no_config(tmp_path: Path) -> None:
     with pytest.raises(DsgenError, match="it is a Python program") as error:
         lint(program)
     assert f"dsgen lint ds_config.json --args {program}" in str(error.value.todo)
+
+
+DISAGREEING: dict[str, Any] = {
+    **config(2),
+    "bf16": {"enabled": True},
+    "optimizer": {"type": "AdamW", "params": {"lr": 3e-5, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": "auto"}},
+}
+LEFT_OUT = {"bf16.enabled", "optimizer.params.lr", "optimizer.params.betas[1]"}
+
+
+@pytest.mark.parametrize(
+    ("call", "differ"),
+    [
+        ("TrainingArguments(output_dir='out')", LEFT_OUT),
+        ("transformers.Seq2SeqTrainingArguments('out', learning_rate=3e-5)", LEFT_OUT - {"optimizer.params.lr"}),
+        ("TrainingArguments(bf16=has_bf16(), learning_rate=RATE)", {"optimizer.params.betas[1]"}),
+        ("TrainingArguments(max_grad_norm=1.0, **told)", set()),
+        ("SFTConfig(max_grad_norm=1.0)", set()),  # which has defaults of its own
+        ("OurTrainingArguments(max_grad_norm=1.0)", set()),
+    ],
+)
+def test_what_a_python_program_leaves_out_is_compared_by_its_default(
+    tmp_path: Path, call: str, differ: set[str]
+) -> None:
+    """As transformers compares: HfTrainerDeepSpeedConfig.trainer_config_process refuses what is not as its default."""
+    program = put(tmp_path, "train.py", f"args = {call}\n")
+    (linted,) = lint_files([put(tmp_path, NAME, json.dumps(DISAGREEING))], Settings(arguments=program))
+    found = [one for one in linted.findings if one.rule == "argument-disagrees"]
+
+    assert {one.path for one in found} == differ
+    assert all("by default in" in one.message for one in found)
