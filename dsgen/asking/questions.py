@@ -19,7 +19,7 @@ from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import collect, deciders
-from dsgen.shapes.profiles import SECTIONS, yaml_name
+from dsgen.shapes.profiles import SECTIONS, Training, yaml_name
 from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["Answer", "OtherValue", "ask"]
@@ -40,6 +40,7 @@ _DECIDED = {
     "seq_len": "",
 }
 _OFFLOADED = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
+_OPTION, _HARDWARE = "hw", "hardware"  # the one names a profile of the other
 _TRIED = Origin("")  # nobody wrote it
 
 
@@ -106,21 +107,27 @@ def ask(job: Job, key: str) -> Answer:
 
     Args:
         job: The job it is asked of.
-        key: A DeepSpeed key, with or without `deepspeed.`, or the Trainer's argument for it; a fact or wish, by its
-            path or as a scenario's field; or a section of these: what is said in it.
+        key: A DeepSpeed key, with or without `deepspeed.`, or its last name where one key of the config has it, or the
+            Trainer's argument for it; a fact or wish, by its path or as a scenario's field; or a section of these:
+            what is said in it.
 
     Raises:
         DsgenError: No such key; with the nearest ones.
     """
-    if surface.load(job.version).key(key, job.deepspeed) is None:
+    known = surface.load(job.version).key(key, job.deepspeed) is not None
+    word = "_".join(key.replace("-", "_").split())
+    if not known:
         arguments = {argument: written for written, argument in reversed([*HF_TRAINER.matched.items()])}
-        key = FIELDS.get(key) or arguments.get(key) or key
+        key = FIELDS.get(word) or arguments.get(word) or (_HARDWARE if word == _OPTION else key)
     section, _, name = key.partition(".")
     if section in SECTIONS:
         return _fact(job, section, name) if name else _section(job, section)
     current = plan(job)
     config = render(current)
-    explained = config.why(key)
+    called = [] if known else [path for path in config.paths() if path.rpartition(".")[2] == word]
+    if len(called) != 1 and not known and word in map(yaml_name, attrs.fields_dict(Training)):
+        return _fact(job, "training", word)
+    explained = config.why(called[0] if len(called) == 1 else key)
     release = ".".join(job.version.split(".")[:2])
     return Answer(
         key=explained.path,

@@ -281,6 +281,20 @@ def test_why_answers_for_facts_and_wishes(run, key):
     assert out.startswith(key)
 
 
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("stage", "zero_optimization.stage"),
+        ("lr", "optimizer.params.lr"),
+        ("learning rate", "optimizer.params.lr"),
+        ("tokens-per-step", "training.tokens_per_step"),
+        ("hw", "hardware"),
+    ],
+)
+def test_why_takes_the_last_name_of_the_one_key_that_has_it(run, word, key):
+    assert run("why", word, "--hw", "a100-40g", "--model", "7b")[1].startswith(key)
+
+
 def test_why_of_a_section_tells_every_key_below_it(run):
     code, out, _ = run("why", "zero_optimization", *MAIN)
     config = json.loads(run("render", *MAIN)[1])["zero_optimization"]
