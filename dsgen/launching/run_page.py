@@ -14,7 +14,7 @@ from dsgen.launching.trainer_programs import TRAINER_PROGRAMS
 from dsgen.launching.watched import watched
 from dsgen.memory import Place
 from dsgen.memory.conversions import UNIVERSAL, unconverted
-from dsgen.report.bars import rounded
+from dsgen.report.bars import machine_words, rounded
 from dsgen.report.costs import seconds_text
 from dsgen.report.summary import headline
 from dsgen.shapes.units import gib
@@ -35,7 +35,7 @@ def run_page(launch: JobLaunch, files: Sequence[RunFile], start: str) -> str:
     """
     job, expected = launch.job, expect(launch)
     model = job.names.get("model", job.model.architecture)
-    machine = job.names.get("hardware", "GPUs")
+    machine = machine_words(job)
     many = f"{job.nodes} nodes of {job.gpus_per_node}" if job.nodes > 1 else f"{job.world}"
     sections = [
         f"# {launch.name}",

@@ -7,6 +7,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory import Place, Verdict
 from dsgen.memory.card_numbers import card
 from dsgen.memory.reserved import Reserving
+from dsgen.shapes.layers import Rank
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy
 
@@ -17,6 +18,7 @@ __all__ = [
     "batch_words",
     "card_line",
     "folded",
+    "machine_words",
     "place_line",
     "room_line",
     "rounded",
@@ -42,6 +44,13 @@ def batch_words(chosen: Strategy, world: int) -> str:
     unit = "GPU" if chosen.tp == 1 else "replica"
     each = f"{replicas} {unit}{'s' if replicas > 1 else ''}"
     return f"{each} x accumulation {chosen.accumulation} = {chosen.global_batch}"
+
+
+def machine_words(job: Job) -> str:
+    """The GPUs of a job by their profile's name, with their memory where somebody says it over the profile."""
+    name, said = job.names.get("hardware", "GPUs"), job.provenance.winner("hardware.gpu_memory")
+    stated = said is not None and said.rank > Rank.HARDWARE
+    return f"{name} of {gib(job.hardware.gpu_memory_bytes)} GiB" if stated else name
 
 
 def network_words(job: Job) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsgen.asking.plan_questions.amounts import tokens_text
 from dsgen.asking.plan_questions.deadlines import FASTER, Budget, Fleet, MetBy
-from dsgen.report.bars import network_words, rounded
+from dsgen.report.bars import machine_words, network_words, rounded
 from dsgen.report.costs import seconds_text
 from dsgen.report.memory import wrapped
 from dsgen.report.plan import candidate_data, job_data
@@ -31,7 +31,7 @@ def text(answer: Budget, width: int = 80) -> str:
     """
     width = max(width, NARROWEST)
     fewest, job = answer.fewest, answer.fewest.plan.job
-    hardware = job.names.get("hardware", "GPUs")
+    hardware = machine_words(job)
     deadline = seconds_text(answer.deadline_seconds)
     head = f"{job.names.get('model', 'model')}, {tokens_text(answer.tokens)} tokens in {deadline} on {hardware}"
     lines = [

@@ -18,7 +18,7 @@ from dsgen.asking.memory_questions import (
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict, card_numbers
 from dsgen.memory.later import lacking
 from dsgen.report import footprints, memory_words
-from dsgen.report.bars import batch_words, card_line, room_line
+from dsgen.report.bars import batch_words, card_line, machine_words, room_line
 from dsgen.report.converted import conversions_data
 from dsgen.report.headroom import headroom_data, headroom_line, verdict_line
 from dsgen.report.loading_words import loading_data
@@ -117,7 +117,7 @@ def headline(question: Question) -> str:
     job, chosen = question.job, question.strategy
     gpus = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     return (
-        f"{job.names.get('model', 'model')} on {gpus} {job.names.get('hardware', 'GPUs')}: {describe(chosen)}, "
+        f"{job.names.get('model', 'model')} on {gpus} {machine_words(job)}: {describe(chosen)}, "
         f"micro-batch {chosen.micro_batch} x {batch_words(chosen, job.world)}, {job.tokens}, {chosen.precision}"
     )
 

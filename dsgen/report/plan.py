@@ -12,7 +12,7 @@ from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan, compared
 from dsgen.report import costs, needs, offers, schedules
-from dsgen.report.bars import bar, folded, network_words, place_line, rounded, whole_node
+from dsgen.report.bars import bar, folded, machine_words, network_words, place_line, rounded, whole_node
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
@@ -200,7 +200,7 @@ def job_line(job: Job) -> str:
     """What a job is, in words: model, GPUs, tokens."""
     where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     over = f" over {network_words(job)}" if job.nodes > 1 else ""
-    return f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}{over}, {job.tokens}"
+    return f"{job.names.get('model', 'model')} on {where} {machine_words(job)}{over}, {job.tokens}"
 
 
 def _compared(rival: Candidate, plan: Plan) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsgen.asking.plan_questions.what_ifs import Case, Turn, WhatIf, told
 from dsgen.report import costs
-from dsgen.report.bars import rounded
+from dsgen.report.bars import machine_words, rounded
 from dsgen.report.memory import wrapped
 from dsgen.report.plan import candidate_data, job_data
 from dsgen.shapes.units import gib
@@ -34,7 +34,7 @@ def text(answer: WhatIf, width: int = 80) -> str:
     column = min(column, _MOST_VALUE)
     beside = width - column - _NUMBERS - 2 >= _BESIDE
     model = first.names.get("model", "model") if answer.field != "model" else "a model"
-    where = first.names.get("hardware", "GPUs") if answer.field not in ("hw", "gpu_memory") else "some hardware"
+    where = machine_words(first) if answer.field not in ("hw", "gpu_memory") else "some hardware"
     head = f"{'tok/s/GPU':>9} {'all GPUs':>10} {'a step':>9} {'GPU GiB':>7} {'comm':>4}"
     lines = [
         *wrapped(f"{model} on {where}: the best plan for each {answer.field}", width),

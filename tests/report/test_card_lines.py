@@ -9,6 +9,7 @@ import pytest
 
 import dsgen
 from dsgen.report import memory, summary
+from dsgen.report.plan import job_line
 
 NUMBER = r"[\d.,]+"
 SMALL_NODE = {
@@ -101,3 +102,12 @@ def test_of_a_cpu_nobody_reads_nvidia_smi() -> None:
     assert {name for name, value in card.items() if value is None} == {
         "reserved_bytes", "reserved_low_bytes", "reserved_high_bytes", "held_free_bytes", "nvidia_smi_bytes"
     }  # fmt: skip
+
+
+def test_a_memory_that_is_said_over_the_profile_stands_beside_its_name() -> None:
+    job = {"model": "mistral-7b", "gpus": 1, "method": "qlora"}
+
+    assert job_line(dsgen.plan({**job, "gpu_memory": "12 GiB"}).job).startswith(
+        "mistral-7b on 1 generic-16g of 12.0 GiB,"
+    )
+    assert job_line(dsgen.plan({**job, "hw": "rtx4090-24g"}).job).startswith("mistral-7b on 1 rtx4090-24g, 4096")
