@@ -2,6 +2,7 @@
 
 Source: ATen/core/CachingHostAllocator.h of PyTorch 2.13 (allocate, free, get_free_block): a request is rounded up
 (PowerOf2Ceil) and takes a free block of just that size, or a new one; nothing gives one back while a run goes on.
+Above pinned_max_cached_size_mb, which has no bound by default, a block is as large as its tensor, and goes with it.
 """
 
 from __future__ import annotations
@@ -23,18 +24,29 @@ class PinnedMemory:
         reserved_bytes: Bytes of all its blocks, in use or not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cached_bytes: int | None = None) -> None:
+        """`cached_bytes` is the most that a block has which is rounded up and kept; None for no bound."""
         self.reserved_bytes = 0
+        self._cached_bytes = cached_bytes
         self._free: Counter[int] = Counter()  # bytes of a block -> blocks
 
     def allocate(self, size: int) -> None:
         """Take a block for a tensor of `size` bytes."""
-        block = block_bytes(size)
+        block = self._block(size)
         if self._free[block]:
             self._free[block] -= 1
         else:
             self.reserved_bytes += block
 
     def free(self, size: int) -> None:
-        """Keep the block of a tensor of `size` bytes for another."""
-        self._free[block_bytes(size)] += 1
+        """Keep the block of a tensor of `size` bytes for another, or give it back where it is too large."""
+        if self._cached(size):
+            self._free[block_bytes(size)] += 1
+        else:
+            self.reserved_bytes -= size
+
+    def _block(self, size: int) -> int:
+        return block_bytes(size) if self._cached(size) else size
+
+    def _cached(self, size: int) -> bool:
+        return self._cached_bytes is None or size <= self._cached_bytes

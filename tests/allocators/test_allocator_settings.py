@@ -21,6 +21,10 @@ def test_a_value_is_read_as_pytorch_reads_it():
     assert parse("expandable_segments:True").expandable
     assert not parse("expandable_segments:False").expandable
     assert parse("").max_split_bytes is None
+    assert (parse("pinned_max_cached_size_mb:64").pinned_cached_bytes, parse("").pinned_cached_bytes) == (
+        64 * MIB,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,10 +39,12 @@ def test_a_value_is_read_as_pytorch_reads_it():
         "expandable_segments:true",
         "backend:cudaMallocAsync",
         "expandable_segments",
+        "pinned_max_cached_size_mb:-1",
+        "pinned_max_round_threshold_mb:64",  # without the other one a block that is too small may be taken
     ],
 )
 def test_what_pytorch_refuses_or_a_simulation_does_not_follow_is_refused(text):
-    with pytest.raises(ValueError, match="is no setting of CUDA's allocator that a simulation follows"):
+    with pytest.raises(ValueError, match="is no setting of torch's allocators that a simulation follows"):
         parse(text)
 
 

@@ -26,6 +26,18 @@ def test_a_freed_block_serves_the_same_power_of_two_and_no_other() -> None:
     assert (reused, smaller, memory.reserved_bytes) == (1024, 1024 + 512, 1024 + 512 + 2048)
 
 
+def test_above_a_bound_a_block_is_as_large_as_its_tensor_and_goes_with_it() -> None:
+    memory = PinnedMemory(cached_bytes=1024)
+    for size in (1025, 1024, 700):
+        memory.allocate(size)
+    before = memory.reserved_bytes
+    for size in (1025, 1024, 700):
+        memory.free(size)
+    memory.allocate(900)
+
+    assert (before, memory.reserved_bytes) == (1025 + 2 * 1024, 2 * 1024)
+
+
 def test_two_at_once_take_a_block_each() -> None:
     memory = PinnedMemory()
     for size in (600, 600):

@@ -152,7 +152,9 @@ def test_page_locked_memory_that_is_freed_stays_and_counts_where_the_process_hol
     ledger.mark("init", 0, 0)
 
     host = describe(ledger, 2**30)["peak"]["host"]
+    bound = describe(ledger, 2**30, "pinned_max_cached_size_mb:0")["peak"]["host"]
 
+    assert bound["pinned"] == {"bytes": 5700, "reserved_bytes": 5700}
     assert host["bytes"] == 5800
     # 700 gets the block of 600, as both are one of 1024; nothing else does.
     assert host["pinned"] == {"bytes": 5700, "reserved_bytes": 1024 + 8192}

@@ -71,7 +71,7 @@ def test_a_config_for_another_release_than_runs_is_said(tmp_path: Path, meant: s
 
 def test_a_setting_of_the_allocator_that_is_not_followed_starts_no_process() -> None:
     request = from_rendered(dsgen.render({"hw": "a100-40g", "model": "125m"}), Options(alloc_conf="backend:native"))
-    with pytest.raises(DsgenError, match="'backend:native' is no setting of CUDA's allocator"):
+    with pytest.raises(DsgenError, match="'backend:native' is no setting of torch's allocators"):
         simulating.simulate(request, python="no-python-is-asked")
 
 

@@ -47,7 +47,9 @@ def describe(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "", workspac
             "largest": ledger.largest(place, tops[index].event, _LARGEST),
         }
         if place == HOST:
-            peaks[name]["pinned"] = _pinned(ledger, tops[index])
+            peaks[name]["pinned"] = _pinned(
+                ledger, tops[index], allocator_settings.parse(alloc_conf).pinned_cached_bytes
+            )
     peaks["gpu"]["allocator"] = allocated_and_reserved(ledger, capacity_bytes, alloc_conf, workspace_bytes)
     return {
         "phases": [_phase(phase) for phase in phases],
@@ -138,13 +140,13 @@ def _shortage(ledger: Ledger, run: steady.StepRequests, allocator: Allocator) ->
     }
 
 
-def _pinned(ledger: Ledger, top: Occupancy) -> dict[str, int]:
+def _pinned(ledger: Ledger, top: Occupancy, cached_bytes: int | None) -> dict[str, int]:
     """Page-locked bytes at the host's peak: asked for, and what torch's host allocator makes of them at most.
 
     Other tensors and the second number together are the most that the process holds at any moment.
     """
     asked = sum(ledger.sizes[number] for number in ledger.alive(HOST, top.event) if number in ledger.pinned)
-    memory, others, most = PinnedMemory(), 0, 0
+    memory, others, most = PinnedMemory(cached_bytes), 0, 0
     for number, born in ledger.moves(HOST):
         size = ledger.sizes[number]
         if number not in ledger.pinned:
