@@ -29,9 +29,9 @@ SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once; DeepSpeed's defau
 SUB_GROUP_NVME = 100_000_000
 LIVE_MEMORY_SHARE = 0.10
 STATE_BYTES = 4  # of an element of a state, which is fp32 off the GPU
-# Our choice: share of a node's RAM that the moments of an optimizer on NVMe may take in the first step; beside them lie
-# gradients, groups and weights, a half of what they take.
-PIPELINED_SHARE = 0.5
+# Our choice: share of a node's RAM that the moments of an optimizer on NVMe may take in the first step. Gradients,
+# groups, weights and what torch keeps page-locked take as much again, and no strategy is to give way to a pipeline.
+PIPELINED_SHARE = 0.25
 
 
 class Buffers(NamedTuple):
