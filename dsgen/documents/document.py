@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.shapes.findings import Edit, Fault, Move, Span
+from dsgen.shapes.findings import Edit, Erase, Fault, Move, Span
 
 __all__ = ["Document", "TextPlace", "unwritten"]
 
@@ -98,6 +98,8 @@ class Document:
         """The same edits with the paths of the file; None where one of them has no place there."""
         moved: list[Edit] = []
         for edit in edits:
+            if isinstance(edit, Erase):
+                return None
             path = self.in_file(edit.path)
             to = self.in_file(edit.to) if isinstance(edit, Move) else ""
             if path is None or to is None:

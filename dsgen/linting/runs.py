@@ -11,7 +11,7 @@ import attrs
 from dsgen.deepspeed.keys import lookup, say
 from dsgen.documents.editor import apply_to_config
 from dsgen.linting.subjects import OPEN, Subject
-from dsgen.shapes.findings import Edit, Finding, Fix, Move, Remove, Severity
+from dsgen.shapes.findings import Edit, Erase, Finding, Fix, Move, Remove, Severity
 
 __all__ = ["judged_fix"]
 
@@ -47,6 +47,8 @@ def judged_fix(subject: Subject, finding: Finding) -> Fix | None:
 
 def _says_the_same(subject: Subject, edit: Edit) -> bool:
     """Whether an edit of what is refused keeps what is written: another name or form of it, or nothing is lost."""
+    if isinstance(edit, Erase):
+        return True
     there, value = lookup(subject.config, edit.path)
     if isinstance(edit, Move):
         key = subject.surface.key(edit.path)

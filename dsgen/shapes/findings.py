@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Assign", "Edit", "Fault", "Finding", "Fix", "Move", "Remove", "Severity", "Span"]
+__all__ = ["Assign", "Edit", "Erase", "Fault", "Finding", "Fix", "Move", "Remove", "Severity", "Span"]
 
 
 class Severity(enum.IntEnum):
@@ -52,7 +52,20 @@ class Move:
     to: str
 
 
-Edit = Assign | Remove | Move
+@attrs.frozen
+class Erase:
+    """The characters of a span go, which say nothing of any key: a comma behind the last entry."""
+
+    start: int
+    end: int
+
+    @property
+    def path(self) -> str:
+        """The file as a whole."""
+        return ""
+
+
+Edit = Assign | Remove | Move | Erase
 
 
 @attrs.frozen

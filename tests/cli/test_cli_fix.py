@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -115,3 +116,41 @@ def test_fix_of_the_standard_input_prints_it(run: Run, monkeypatch: pytest.Monke
 
     assert (code, out) == (0, MENDED)
     assert "fixed 1 finding" in err
+
+
+TRAILING = """\
+{
+  "train_micro_batch_size_per_gpu": "auto",
+  "bf16": {"enabled": "auto",},
+  "our,}": "a,]\\"",
+  "optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.999, ], "lr": "auto"},},
+  "zero_optimization": {"stage": 2},
+}
+"""
+
+
+def test_commas_behind_last_entries_are_taken_away_where_a_program_reads_json(run: Run) -> None:
+    file = put("ds.json", TRAILING)
+
+    said = run("lint", "ds.json", "--fix", "--select", "not-strict-json")[1]
+
+    assert "fixed 1 finding, none left" in said
+    assert file.read_text() == TRAILING.replace(",}", "}").replace(", ]", " ]").replace("},\n}", "}\n}").replace(
+        '"our}"', '"our,}"'
+    )
+    assert json.loads(file.read_text())["our,}"] == 'a,]"'
+
+
+def test_commas_stay_where_another_thing_keeps_json_from_the_file(run: Run) -> None:
+    text = TRAILING.replace('"auto",\n', '"auto",  // ours\n', 1)
+    file = put("ds.json", text)
+
+    assert "fixable" not in run("lint", "ds.json", "--select", "not-strict-json")[1]
+    assert "fixed" not in run("lint", "ds.json", "--fix", "--select", "not-strict-json")[1]
+    assert file.read_text() == text
+
+
+def test_commas_stay_where_deepspeed_itself_reads_the_file(run: Run) -> None:
+    put("ds.json", '{"train_batch_size": 8,}\n')
+
+    assert "no findings" in run("lint", "ds.json", "--select", "not-strict-json")[1]

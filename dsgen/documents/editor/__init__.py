@@ -31,7 +31,7 @@ from dsgen.documents.editor.plain_edits import (
 )
 from dsgen.documents.editor.writing import Incoming, form_of
 from dsgen.documents.hjson import reader
-from dsgen.shapes.findings import Assign, Edit, Move, Remove
+from dsgen.shapes.findings import Assign, Edit, Erase, Move, Remove
 
 __all__ = ["apply", "apply_to_config"]
 
@@ -77,6 +77,8 @@ def _edited(document: Document, edit: Edit, read: _Reader) -> Document:
     config = document.config
     if document.kind == "launch" or not isinstance(config, Mapping):
         raise ValueError(f"{document.name} holds no config to edit")
+    if isinstance(edit, Erase):
+        return read(f"{document.text[: edit.start]}{document.text[edit.end :]}", document.name)
     if isinstance(edit, Assign):
         steps = find(config, edit.path)
         if steps is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.shapes.findings import Assign, Edit, Remove
+from dsgen.shapes.findings import Assign, Edit, Erase, Remove
 
 __all__ = [
     "Spot",
@@ -63,6 +63,8 @@ def apply_to_config(config: Mapping[str, Any], edits: Iterable[Edit], kept: Coll
 
 
 def _edited(config: Any, edit: Edit, kept: Collection[str]) -> Any:
+    if isinstance(edit, Erase):
+        return config
     if isinstance(edit, Assign):
         steps = find(config, edit.path)
         if steps is not None:
