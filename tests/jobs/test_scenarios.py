@@ -174,6 +174,13 @@ KNOWN = ", ".join(["hw", "model", "network", "training", *FIELDS, "deepspeed", "
     ("line", "message"),
     [
         ("foo: 3", f"{{file}}:3: unknown field foo; a scenario has {KNOWN}\n  Other paths go under set:."),
+        ("hardware: a100-80g", "{file}:3: unknown field hardware\n  did you mean hw?"),
+        ("batch-size: 8", "{file}:3: unknown field batch-size\n  did you mean micro_batch or global_batch?"),
+        ("epochs: 3", "{file}:3: unknown field epochs\n  did you mean total_steps or total_tokens?"),
+        (
+            "weight_decay: 0.1",
+            "{file}:3: unknown field weight_decay\n  did you mean set: {{training.weight_decay: ...}}?",
+        ),
         (
             "gpu: 3",
             f"{{file}}:3: unknown field gpu; a scenario has {KNOWN}\n"
