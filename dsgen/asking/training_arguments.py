@@ -76,6 +76,7 @@ MODELS = ("model_name_or_path", "base_model", "model")
 # A prompt and an answer of at most so many tokens make a sequence: TRL's trainers that generate.
 _ANSWERS = ("max_prompt_length", "max_completion_length")
 _FOLLOWED = ("bf16", "fp16", "gradient_checkpointing", *_OPTIMIZERS)
+_OF_DEEPSPEED, _NOTEBOOK = ("train_micro_batch_size_per_gpu", "train_batch_size", "zero_optimization"), ".ipynb"
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -260,9 +261,21 @@ def _told(values: Mapping[str, Any], path: str, model: str | None = None) -> Tra
             "it has no argument that a plan follows",
             must=f"such as {', '.join([*_COUNTS][1:3])}, bf16 or gradient_checkpointing",
             where=path,
+            todo=_instead(values, path),
             code="missing",
         )
     return TrainingArguments(file=path, fields=fields, values=values, base=model or _model(values))
+
+
+def _instead(values: Mapping[str, Any], path: str) -> str | None:
+    """What to do with a file that has no arguments; None where nothing tells it."""
+    if any(name in values for name in _OF_DEEPSPEED):
+        return f"It is a DeepSpeed config: dsgen plan --config {path} and memory take it."
+    if path.endswith(_NOTEBOOK):
+        return f"jupyter nbconvert --to script {path} writes its Python, which --args reads."
+    if path.endswith(FILES[-1]):
+        return "Where it reads them from its command line: --args run.sh, the script that starts it, or its YAML."
+    return None
 
 
 def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments | None]:

@@ -53,6 +53,7 @@ FIELDS = {
 USABLE = "hardware.usable_memory"
 _KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
 NAMES = (*_KINDS, *FIELDS, "deepspeed", "file", "set")  # of all fields
+_PROGRAM = ".py"
 _SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
@@ -243,7 +244,11 @@ def read(path: str) -> Scenario:
     """
     from dsgen.documents.yaml.reader import read_text
 
-    return parse(read_text(Path(path)), path)
+    text = read_text(Path(path))
+    if path.endswith(_PROGRAM):
+        todo = f"--args {path} takes what it tells its trainer."
+        raise mistake("it is a Python program", must="a scenario is YAML", where=path, todo=todo, code="unreadable")
+    return parse(text, path)
 
 
 def parse(text: str, path: str) -> Scenario:

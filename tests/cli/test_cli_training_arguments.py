@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run
+from command_line import refused, run
 
 QLORA = """model_name_or_path: Qwen/Qwen3-4B
 quantization_bit: 4
@@ -163,3 +163,31 @@ def test_two_files_that_name_one_config_are_both_checked(sft: Path) -> None:
         Path(name).write_text(f"{QLORA}deepspeed: ds.json\n", encoding="utf-8")
 
     assert "names none" not in run("lint", "one.yaml", "two.yaml", "ds.json").err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("ds.json", '{"train_micro_batch_size_per_gpu": 2}', "dsgen plan --config ds.json and memory take it"),
+        (
+            "nb.ipynb",
+            '{"cells": [{"source": ["TrainingArguments(bf16=True)"]}]}',
+            "jupyter nbconvert --to script nb.ipynb",
+        ),
+        ("parsed.py", "HfArgumentParser((TrainingArguments,))\n", "--args run.sh, the script that starts it"),
+    ],
+)
+def test_a_file_without_arguments_is_answered_with_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+
+    assert says in refused("plan", "--args", name, "--hw", "a100-80g", "--model", "7b")
+
+
+def test_a_program_in_a_scenario_s_place_is_told_where_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("TrainingArguments(bf16=True)\n")
+
+    assert "--args train.py takes what it tells its trainer" in refused("plan", "train.py")
