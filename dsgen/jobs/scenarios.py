@@ -11,7 +11,6 @@ import attrs
 from dsgen import catalog
 from dsgen.jobs.composed import plain_data
 from dsgen.jobs.misplaced_files import of_config
-from dsgen.jobs.other_fields import meant
 from dsgen.jobs.token_amounts import amount
 from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -345,6 +344,8 @@ def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, ra
 def _unknown(path: str, name: str, origin: Origin) -> DsgenError:
     if (misplaced := of_config(path, origin)) is not None:
         return misplaced
+    from dsgen.jobs.other_fields import meant  # most fields are right
+
     if (known := meant(path)) is not None:
         return mistake(f"unknown field {path}", where=origin, todo=known, code="unknown-name")
     return mistake(
