@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen import catalog
+from dsgen.catalog.structure import spelled
 from dsgen.catalog.wishes import decider
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold
@@ -51,7 +52,7 @@ def _method(layers: Sequence[Layer]) -> object:
     said = [
         layer._replace(overrides=tuple(item for item in layer.overrides if item.path == _METHOD)) for layer in layers
     ]
-    return fold(said).tree.get("training", {}).get("method", Training().method)
+    return spelled("training", "method", fold(said).tree.get("training", {}).get("method", Training().method))
 
 
 def _says(layer: Layer, path: str) -> bool:

@@ -346,3 +346,6 @@ def test_a_choice_may_be_written_in_other_letters(make_job: Any) -> None:
 
     assert (job.training.method, job.training.precision, job.training.scheduler) == ("qlora", "bf16", "WarmupLR")
     assert [pin.allowed for pin in job.pins if pin.field == "precision"] == [("bf16",)]
+    scenario = {"hw": "a100-40g", "model": "7b"}
+    one, other = (dsgen.job({**scenario, "method": method}).training for method in ("QLoRA", "qlora"))
+    assert one == other  # with the profile of its method
