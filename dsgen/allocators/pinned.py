@@ -30,20 +30,20 @@ class PinnedMemory:
         self._cached_bytes = cached_bytes
         self._free: Counter[int] = Counter()  # bytes of a block -> blocks
 
-    def allocate(self, size: int) -> None:
-        """Take a block for a tensor of `size` bytes."""
+    def allocate(self, size: int, count: int = 1) -> None:
+        """Take a block for each of `count` tensors of `size` bytes."""
         block = self._block(size)
-        if self._free[block]:
-            self._free[block] -= 1
-        else:
-            self.reserved_bytes += block
+        reused = min(self._free[block], count)
+        if reused:
+            self._free[block] -= reused
+        self.reserved_bytes += (count - reused) * block
 
-    def free(self, size: int) -> None:
-        """Keep the block of a tensor of `size` bytes for another, or give it back where it is too large."""
+    def free(self, size: int, count: int = 1) -> None:
+        """Keep the blocks of `count` tensors of `size` bytes for others, or give them back where they are too large."""
         if self._cached(size):
-            self._free[block_bytes(size)] += 1
+            self._free[block_bytes(size)] += count
         else:
-            self.reserved_bytes -= size
+            self.reserved_bytes -= count * size
 
     def _block(self, size: int) -> int:
         return block_bytes(size) if self._cached(size) else size

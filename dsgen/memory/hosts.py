@@ -1,6 +1,8 @@
 """What the ranks of one node hold in its RAM and on its drives, while a model loads and while it trains."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dsgen.allocators.pinned import PinnedMemory
@@ -10,7 +12,7 @@ from dsgen.memory.cuts import cut
 from dsgen.memory.loading import Loaded
 from dsgen.memory.shares import sub_groups
 from dsgen.memory.states import FP32, States
-from dsgen.memory.trained import wide_adapters
+from dsgen.memory.trained import Trained, wide_adapters
 from dsgen.shapes.profiles import Model, Training
 
 __all__ = ["Host", "Locked", "adapter_bytes", "host"]
@@ -186,20 +188,29 @@ def _of_optimizer(
                 yield from (size * numel for numel in states.tensors.numels[one.first : one.first + one.tensors])
 
 
-def _shares(layout: Any, states: States, locked: Locked) -> list[int]:
-    """Bytes of each share that waits page-locked for itself, and is freed before training.
+def _shares(layout: Any, states: States, locked: Locked) -> dict[int, int]:
+    """Shares that wait page-locked each for itself, and are freed before training: bytes -> how many.
 
     The trained ones until all of them are one tensor (partition_parameters.py, _partition_param; stage3.py,
     _move_to_flat_buffer); under zero.Init also those of a head, until transformers ties it to the embedding.
     """
     if layout.offload_param != "cpu" or not locked.shares:
-        return []
-    size = locked.adapters or states.size
-    sizes = [size * -(-numel // states.among) for numel in states.cut_up.numels]
+        return {}
+    size, sizes = locked.adapters or states.size, Counter[int]()
+    for numel, count in _alike(states.cut_up):
+        sizes[size * -(-numel // states.among)] += count
     if locked.zero_init and locked.model.tied_embeddings:
         head, second = -(-tied_elements(locked.model) // states.among), states.secondary
-        sizes += [states.size * head, *([second.groups * states.size * head] if second else [])]
+        sizes[states.size * head] += 1
+        if second:
+            sizes[second.groups * states.size * head] += 1
     return sizes
+
+
+@functools.lru_cache(maxsize=1024)
+def _alike(cut_up: Trained) -> tuple[tuple[int, int], ...]:
+    """Elements of a tensor, and how many have as many."""
+    return tuple(Counter(cut_up.numels).items())
 
 
 def _of_parameters(layout: Any, states: States, locked: Locked) -> Iterator[int]:
@@ -235,17 +246,22 @@ def _twice(layout: Any, states: States) -> int:
     return second.groups * second.width * -(-states.tensors.largest // states.among) if second else 0
 
 
-def _beyond(freed: Sequence[int], before: Iterable[int], behind: Iterable[int]) -> int:
-    """What torch's host allocator holds beyond page-locked tensors of some bytes: a run's, before and behind the moment
-    when others are freed, whose blocks those behind may get."""
+def _beyond(freed: Mapping[int, int], before: Iterable[int], behind: Iterable[int]) -> int:
+    """What torch's host allocator holds beyond a run's page-locked tensors, of which each has some bytes.
+
+    Args:
+        freed: Bytes -> how many such tensors are there first, and go.
+        before: Of those that come before they go.
+        behind: Of those that come when they are gone, and may get their blocks.
+    """
     memory, used = PinnedMemory(), 0
-    for size in freed:
-        memory.allocate(size)
+    for size, count in freed.items():
+        memory.allocate(size, count)
     for size in before:
         memory.allocate(size)
         used += size
-    for size in freed:
-        memory.free(size)
+    for size, count in freed.items():
+        memory.free(size, count)
     for size in behind:
         memory.allocate(size)
         used += size

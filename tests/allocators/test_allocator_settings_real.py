@@ -23,6 +23,8 @@ TAKEN = {
     "roundup_power2_divisions:3": False,
     "expandable_segments:False": True,
     "expandable_segments:true": False,
+    "pinned_max_cached_size_mb:64": True,
+    "pinned_max_cached_size_mb:many": False,
 }
 PROGRAM = """
 import json, sys, torch

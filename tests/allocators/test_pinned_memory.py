@@ -38,6 +38,21 @@ def test_above_a_bound_a_block_is_as_large_as_its_tensor_and_goes_with_it() -> N
     assert (before, memory.reserved_bytes) == (1025 + 2 * 1024, 2 * 1024)
 
 
+def test_several_at_once_are_those_one_by_one() -> None:
+    memory, single = PinnedMemory(), PinnedMemory()
+    memory.allocate(700, 5)
+    memory.free(700, 3)
+    memory.allocate(900, 4)
+    for _ in range(5):
+        single.allocate(700)
+    for _ in range(3):
+        single.free(700)
+    for _ in range(4):
+        single.allocate(900)
+
+    assert memory.reserved_bytes == single.reserved_bytes == 6 * 1024
+
+
 def test_two_at_once_take_a_block_each() -> None:
     memory = PinnedMemory()
     for size in (600, 600):
