@@ -33,6 +33,20 @@ __all__ = ["command"]
     metavar="N",
     help="Sequences of an evaluation on each GPU; 0: there is none (default: as a training file says, or 8).",
 )
+@click.option(
+    "--eval-keep",
+    "kept",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Batches of it whose logits stay on the GPU, as the Trainer keeps them for compute_metrics.",
+)
+@click.option(
+    "--generate",
+    "generated",
+    type=click.IntRange(1),
+    metavar="TOKENS",
+    help="Prompt and answer of each of its sequences, where it generates (predict_with_generate).",
+)
 @click.option("--all", "every", is_flag=True, help="Every stage and offload with and without checkpointing.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
 def command(
@@ -43,6 +57,8 @@ def command(
     target: str | None,
     observed: tuple[str, ...],
     evaluated: int | None,
+    kept: int | None,
+    generated: int | None,
     every: bool,
     form: str,
     **options: Any,
@@ -63,8 +79,12 @@ def command(
 
     readings = memory_questions.observed(observed)
     asked = question_from(scenario, config, gpus_from(options, world_size), target, arguments)
-    if evaluated is not None:
-        asked = asked.evaluating(evaluated, "--eval-batch")
+    for fact, number, option in (
+        (memory_questions.EVALUATED, evaluated, "--eval-batch"),
+        (memory_questions.KEPT, kept, "--eval-keep"),
+        (memory_questions.GENERATED, generated, "--generate"),
+    ):
+        asked = asked if number is None else asked.saying(fact, number, option)
     answered = memory_questions.answer(asked, every, readings)
     if form == "json":
         emit(json.dumps(report.data(answered), indent=2), "json", nl=True)

@@ -3,7 +3,9 @@
 The Trainer's (transformers 5.23, Trainer.prediction_step and evaluation_loop): the loss alone is asked for, logits are
 of one batch, `use_cache` is off, and with Liger's loss `skip_logits` is said, so that it is chunked there too. It was
 not before 5.15, nor heard by Liger before 0.6, whose forward made all logits (dsgen.jobs.releases). Who hands the
-Trainer `compute_metrics` keeps the logits of all batches on the GPU besides, but for eval_accumulation_steps.
+Trainer `compute_metrics` keeps the logits of all batches on the GPU besides, of all ranks on each, but for
+eval_accumulation_steps: they are gathered and put behind those of before, in a new tensor (gather_for_metrics;
+EvalLoopContainer.add).
 """
 
 import functools
@@ -19,16 +21,27 @@ from dsgen.memory.backward import start
 from dsgen.memory.estimates import Room, Verdict, room, verdict
 from dsgen.memory.moments import Moment, highest, moment
 from dsgen.memory.runs import Run
-from dsgen.memory.states import states
+from dsgen.memory.states import FP32, states
 from dsgen.memory.together import without_gradients
 from dsgen.memory.widened import widened
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["TRAINER_SEQUENCES", "Evaluation", "evaluation", "most_sequences"]
+__all__ = [
+    "TRAINER_SEQUENCES",
+    "Evaluation",
+    "cached_bytes",
+    "evaluation",
+    "generation",
+    "kept_bytes",
+    "most_sequences",
+]
 
 TRAINER_SEQUENCES = 8  # per_device_eval_batch_size, its default in TrainingArguments (transformers 5.23)
+HALF = 2  # bytes of an element in 16 bits
 INDEX = 8  # bytes of an int64 token id, which is its own label
+KEPT, CACHE, LOGITS = "kept logits", "keys and values", "logits and loss"
+_MEANWHILE = (LOGITS, "activations", "inputs", "gathered parameters")  # of a batch, and gone behind it
 MOST = 1024  # sequences; more are not looked for: our choice, which ends a search
 
 
@@ -54,30 +67,65 @@ class Evaluation(NamedTuple):
     left_bytes: int
 
 
-def evaluation(job: Job, strategy: Strategy, sequences: int = TRAINER_SEQUENCES) -> Evaluation | None:
+def evaluation(job: Job, strategy: Strategy, sequences: int = TRAINER_SEQUENCES, kept: int = 0) -> Evaluation | None:
     """The memory of an evaluation; None of no sequences, and where it is not counted: of a model with an encoder.
 
     Args:
         job: The job.
         strategy: The strategy that trains it.
         sequences: Of a batch on one GPU.
+        kept: Batches whose logits stay on the GPU; 0 where the loss alone is asked for.
     """
     if not (sequences and evaluates(job.model)):
         return None
     moments, left = _moments_of(job, strategy, sequences)
     top = max(moments, key=lambda one: one.total(sequences))
-    peak, gpu = top.total(sequences), room(job, strategy, strategy.buffers)
+    parts = {name: fixed + each * sequences for name, (fixed, each) in top.parts.items()}
+    if kept:
+        each = kept_bytes(job, strategy, sequences)
+        there = {name: size for name, size in parts.items() if name not in _MEANWHILE}
+        behind = {**there, KEPT: (2 * kept if kept > 1 else 1) * each}  # those of before, the last, and both in one
+        parts = max(parts | {KEPT: (kept - 1) * each}, behind, key=lambda one: sum(one.values()))
+    return _evaluated(job, strategy, sequences, parts, left)
+
+
+def generation(job: Job, strategy: Strategy, sequences: int, tokens: int) -> Evaluation | None:
+    """The memory of a generation of some sequences, of so many tokens with their prompts; None where not counted.
+
+    A forward of the prompts, whose last token alone has logits, and the keys and values of each token since. At stage 3
+    each token gathers all weights anew.
+    """
+    one, cached = evaluation(job, strategy, sequences), cached_bytes(job, strategy)
+    if one is None or not cached:
+        return None
+    parts = {name: size for name, size in one.parts.items() if name != LOGITS}
+    return _evaluated(job, strategy, sequences, {**parts, CACHE: sequences * tokens * cached}, one.left_bytes)
+
+
+def kept_bytes(job: Job, strategy: Strategy, sequences: int) -> int:
+    """Bytes on each GPU of the logits of one batch that the Trainer keeps: those of all ranks."""
+    wide = strategy.precision == "fp32" or job.model.logits_upcast == "model"
+    return job.world * sequences * job.seq_len * job.model.vocab_size * (FP32 if wide else HALF)
+
+
+def cached_bytes(job: Job, strategy: Strategy) -> int:
+    """Bytes of the keys and values of a token in one sequence; 0 where they are not counted, of MLA.
+
+    Of sliding windows it is the most: what lies before a window goes.
+    """
+    model = job.model
+    if model.kv_lora_rank:
+        return 0
+    return 2 * model.layers * model.kv_heads * model.head_size * (FP32 if strategy.precision == "fp32" else HALF)
+
+
+def _evaluated(job: Job, strategy: Strategy, sequences: int, parts: dict[str, int], left: int) -> Evaluation:
+    peak, gpu = sum(parts.values()), room(job, strategy, strategy.buffers)
     less, more = widened(job, strategy, strategy.buffers)
     high = gpu.high(peak, False, more)
-    parts = {name: fixed + each * sequences for name, (fixed, each) in top.parts.items()}
+    told = {name: size for name, size in parts.items() if size}
     return Evaluation(
-        sequences,
-        peak,
-        high,
-        gpu.limit,
-        {name: size for name, size in parts.items() if size},
-        verdict(gpu.low(peak, False, less), high, gpu.limit),
-        left,
+        sequences, peak, high, gpu.limit, told, verdict(gpu.low(peak, False, less), high, gpu.limit), left
     )
 
 

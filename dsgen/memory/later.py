@@ -6,14 +6,14 @@ from typing import NamedTuple
 from dsgen.jobs.job import Job
 from dsgen.memory.checkpoints import between_steps, resuming, saving
 from dsgen.memory.estimates import MEASURED, PhaseMemory, Place, Room, Verdict, ram, room, worst
-from dsgen.memory.evaluating import TRAINER_SEQUENCES, Evaluation, evaluation
+from dsgen.memory.evaluating import TRAINER_SEQUENCES, Evaluation, evaluation, generation
 from dsgen.memory.widened import widened
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Later", "lacking", "later"]
 
 # First word of a phase -> what a sentence calls it.
-_NOUNS = {"evaluate": "evaluation", "save": "saving", "resume": "resuming"}
+_NOUNS = {"evaluate": "evaluation", "generate": "generation", "save": "saving", "resume": "resuming"}
 _WHERE = {"gpu": "on the GPU", "host": "in host RAM"}
 _SAYS = {  # verdict -> what is said of one, and of several
     Verdict.DOES_NOT_FIT: ("does not fit", "do not fit"),
@@ -25,7 +25,7 @@ class Later(NamedTuple):
     """One of them, in both places that it can die of.
 
     Attributes:
-        phase: Its highest moment: "evaluate 8 sequences", "save" or "resume".
+        phase: Its highest moment: "evaluate 8 sequences", "generate 8 sequences", "save" or "resume".
         gpu: One GPU then; what torch reserves of it is not told.
         host: One node's RAM then.
     """
@@ -36,7 +36,7 @@ class Later(NamedTuple):
 
     @property
     def noun(self) -> str:
-        """What a sentence calls it: evaluation, saving, resuming."""
+        """What a sentence calls it: evaluation, generation, saving, resuming."""
         return _NOUNS[self.phase.phase.partition(" ")[0]]
 
     @property
@@ -52,7 +52,11 @@ class Later(NamedTuple):
 
 
 def later(
-    job: Job, strategy: Strategy, evaluated: Evaluation | None = None, sequences: int = TRAINER_SEQUENCES
+    job: Job,
+    strategy: Strategy,
+    evaluated: Evaluation | None = None,
+    sequences: int = TRAINER_SEQUENCES,
+    generated: int = 0,
 ) -> tuple[Later, ...]:
     """What a strategy takes beside the steps of training, in the order of a run; no evaluation where none is counted.
 
@@ -61,14 +65,19 @@ def later(
         strategy: The strategy that trains it.
         evaluated: An evaluation; without one it is computed.
         sequences: Of that one; the Trainer's default size.
+        generated: Tokens of prompt and answer of each of them, where it generates.
     """
     gpu, node = room(job, strategy, strategy.buffers), between_steps(job, strategy)
     uncounted = widened(job, strategy, strategy.buffers)
     one = evaluated or evaluation(job, strategy, sequences)
-    phases = [saving(job, strategy), resuming(job, strategy)]
-    if one is not None:
-        name = f"evaluate {one.sequences} sequence{'s' if one.sequences > 1 else ''}"
-        phases.insert(0, PhaseMemory(name, 0, 0, one.parts, node.phases["training"]))
+    made = generation(job, strategy, sequences, generated) if generated else None
+    phases = [
+        PhaseMemory(f"{what} {each.sequences} sequence{'s' if each.sequences > 1 else ''}", 0, 0, each.parts, there)
+        for there in (node.phases["training"],)
+        for what, each in (("evaluate", one), ("generate", made))
+        if each is not None
+    ]
+    phases += [saving(job, strategy), resuming(job, strategy)]
     return tuple(
         Later(
             _measured(phase, gpu.ratio),

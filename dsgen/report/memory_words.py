@@ -41,6 +41,8 @@ def warnings(footprint: Footprint) -> Iterator[str]:
         takes = f"an evaluation of {one.sequences} sequence{'s' if one.sequences > 1 else ''}{which} takes up to"
         fewer = f"say per_device_eval_batch_size={most}" if trains else f"evaluate at most {most} at a time"
         todo = fewer if most else "not even one sequence surely fits"
+        if footprint.question.kept:
+            todo = "say eval_accumulation_steps=1, or give the Trainer preprocess_logits_for_metrics"
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
     if one is not None and training.chunked_loss and not evaluates_in_chunks(training):
         if evaluates_in_chunks(attrs.evolve(training, liger=None)):

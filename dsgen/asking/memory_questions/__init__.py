@@ -8,7 +8,7 @@ from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactual
 from dsgen.asking.memory_questions.footprints import Footprint, answer
 from dsgen.asking.memory_questions.loaders import BY_PROGRAM, evaluating_as_rendered, for_program, under_zero_init
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
-from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said
+from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, GENERATED, KEPT, Question, Said
 from dsgen.asking.memory_questions.scenario_questions import ask
 from dsgen.memory.first_failure import Failure
 
@@ -17,6 +17,8 @@ __all__ = [
     "CHOSEN",
     "DEFAULT",
     "EVALUATED",
+    "GENERATED",
+    "KEPT",
     "READINGS",
     "Alternative",
     "Change",

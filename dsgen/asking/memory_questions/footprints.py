@@ -12,8 +12,9 @@ from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, count
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory.activations import evaluates
 from dsgen.memory.conversions import Conversion, Unconverted, afterwards
-from dsgen.memory.evaluating import Evaluation, evaluation, most_sequences
+from dsgen.memory.evaluating import Evaluation, cached_bytes, evaluation, most_sequences
 from dsgen.memory.first_failure import Failure, first_to_fail
 from dsgen.memory.later import Later, later
 
@@ -74,8 +75,8 @@ def answer(
     Raises:
         DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.
     """
-    evaluated = evaluation(question.job, question.strategy, question.evaluated)
-    question = attrs.evolve(question, notes=(*question.notes, *_refused(question)))
+    evaluated = evaluation(question.job, question.strategy, question.evaluated, question.kept)
+    question = attrs.evolve(question, notes=(*question.notes, *_refused(question), *_uncounted(question)))
     return Footprint(
         question=question,
         memory=estimate(question.job, question.strategy),
@@ -84,9 +85,17 @@ def answer(
         observations=observe(question, observed),
         evaluation=evaluated,
         most_evaluated=most_sequences(question.job, question.strategy),
-        later=later(question.job, question.strategy, evaluated, question.evaluated),
+        later=later(question.job, question.strategy, evaluated, question.evaluated, question.generated),
         **afterwards(question.job, question.strategy)._asdict(),
     )
+
+
+def _uncounted(question: Question) -> Iterator[str]:
+    """What of an evaluation is asked for and in no number."""
+    if question.generated and not cached_bytes(question.job, question.strategy):
+        yield "generation is not counted of multi-head latent attention, whose keys and values are compressed"
+    elif (question.generated or question.kept) and not (question.evaluated and evaluates(question.job.model)):
+        yield "no evaluation is counted here, and so neither what it keeps nor what it generates"
 
 
 def _refused(question: Question) -> Iterator[str]:

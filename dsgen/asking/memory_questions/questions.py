@@ -19,11 +19,25 @@ from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["CHOSEN", "DEFAULT", "EVALUATED", "Question", "Said", "buffers", "place", "said_of", "strategy_of"]
+__all__ = [
+    "CHOSEN",
+    "DEFAULT",
+    "EVALUATED",
+    "GENERATED",
+    "KEPT",
+    "Question",
+    "Said",
+    "buffers",
+    "place",
+    "said_of",
+    "strategy_of",
+]
 
 CHOSEN = "chosen"  # by dsgen, as the planner would
 DEFAULT = "default"  # of a wish that nobody said
 EVALUATED = "evaluation batch"  # sequences on one GPU, where somebody says them; 0: there is no evaluation
+KEPT = "batches kept"  # whose logits an evaluation keeps on the GPU
+GENERATED = "tokens generated"  # with the prompt, of each sequence of an evaluation's batch
 # Fact -> path of the wish that says it; what a config or a pin of DeepSpeed's own keys says is told apart.
 _WISHES = {
     "sequence length": "seq_len",
@@ -90,9 +104,23 @@ class Question:
         said = self.said.get(EVALUATED)
         return TRAINER_SEQUENCES if said is None else int(said.value)
 
+    @property
+    def kept(self) -> int:
+        """Batches of an evaluation whose logits stay on the GPU; 0 where nobody says so."""
+        return int(self.said[KEPT].value) if KEPT in self.said else 0
+
+    @property
+    def generated(self) -> int:
+        """Tokens of prompt and answer that an evaluation generates in each sequence; 0 where nobody says so."""
+        return int(self.said[GENERATED].value) if GENERATED in self.said else 0
+
     def evaluating(self, sequences: int, by: str) -> Question:
         """The question with another batch of an evaluation, and who says it."""
-        return attrs.evolve(self, said={**self.said, EVALUATED: Said(sequences, by)})
+        return self.saying(EVALUATED, sequences, by)
+
+    def saying(self, fact: str, number: int, by: str) -> Question:
+        """The question with EVALUATED, KEPT or GENERATED, and who says it."""
+        return attrs.evolve(self, said={**self.said, fact: Said(number, by)})
 
     @property
     def chosen(self) -> dict[str, Any]:
