@@ -113,16 +113,17 @@ def test_what_fails_first_is_the_first_of_the_run_that_takes_more_than_there_is(
 
 def test_the_ram_needed_holds_the_save_and_the_resume() -> None:
     """70B on NVMe trains without what rank 0 gathers to save; a resume copies the states from file to file."""
-    footprint = dsgen.memory({**DRIVES, "host_memory": "4TiB"})
+    footprint = dsgen.memory({**DRIVES, "host_memory": "2TiB"})  # of more a pipeline would take the moments' share
     known = footprint.counterfactuals
     save, resume = (one.host.high_bytes for one in footprint.later if one.phase.phase in ("save", "resume"))
 
     assert known.host_bytes is not None
     assert known.host_training_bytes is not None
-    assert known.host_bytes - known.host_training_bytes > 2 * 70_553_706_496
+    group = 8 * 2 * 4 * 100_000_000  # bytes of the moments of one, which the first step makes beside what stays
+    assert known.host_bytes - known.host_training_bytes > 2 * 70_553_706_496 - group
     assert resume < save <= known.host_bytes * 0.95 < save + GIB
     said = f"host RAM needed {known.host_bytes // GIB:,} GiB a node for saving, {known.host_training_bytes // GIB:,}"
-    assert f"{said} while it trains" in shown({**DRIVES, "host_memory": "4TiB"})
+    assert f"{said} while it trains" in shown({**DRIVES, "host_memory": "2TiB"})
 
 
 def test_alternatives_that_die_between_steps_are_marked() -> None:

@@ -271,7 +271,10 @@ def test_the_page_tells_places_phases_tensors_and_collectives(tmp_path: Path) ->
     assert "      (with expandable_segments it reserves 12.5 and needs 12.2)" in lines
     page = " ".join(" ".join(lines).split())
     assert "LlamaForCausalLM, 6.74 B parameters, ZeRO stage 3, 1 x 64 tokens, 2 passes a step; rank 0 of 16" in page
-    assert "8 ranks of a node, all alike: 8 x 6.0 GiB, 40.0 GiB of it page-locked, 64.0 as torch rounds it up" in page
+    assert (
+        "8 ranks of a node, all alike: 8 x 6.0 GiB, 40.0 GiB of it page-locked, 64.0 as torch rounds up and keeps it"
+        in page
+    )
     assert "step 1: backward 1 to 2 12.0 3.0 48.0 48.0" in page
     assert "4.0 activations 32 x bf16 1x2048x4096 modeling_llama.py:312" in page
     assert "forward all-gather 16 10 3.0 512.0" in page

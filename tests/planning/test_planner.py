@@ -269,7 +269,7 @@ def test_every_layout_is_chosen_ranked_or_rejected(make_job):
 
 
 @pytest.mark.parametrize(
-    ("card", "model", "gpus", "ram"), [("l40s-48g", "qwen2.5-32b", 8, 160), ("a100-40g", "7b", 1, 34)]
+    ("card", "model", "gpus", "ram"), [("l40s-48g", "qwen2.5-32b", 8, 120), ("a100-40g", "7b", 1, 26)]
 )
 def test_where_nothing_surely_fits_every_place_is_tried(make_job, card, model, gpus, ram):
     """The optimizer alone on NVMe fits, where a plan said of what it usually tries that it may not."""

@@ -278,7 +278,8 @@ def test_one_cycle_with_its_params_passes(make_job):
 
 def test_swapping_has_buffers_for_three_groups_and_keeps_nothing_for_reuse(make_job):
     both = {"zero_optimization": {"offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "nvme"}}}
-    zero = rendered(make_job("rtx3090-24g", "70b", deepspeed=both)).tree["zero_optimization"]
+    facts = {"hardware.host_memory": "3 TiB"}
+    zero = rendered(make_job("rtx3090-24g", "70b", deepspeed=both, **facts)).tree["zero_optimization"]
 
     assert zero["offload_optimizer"]["buffer_count"] == 12
     assert zero["stage3_max_reuse_distance"] == 0
