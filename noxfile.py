@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import nox
@@ -37,14 +36,6 @@ UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 EVERYTHING = ["proof", "tests-3.11", "golden", "tests-3.10", "tests-3.12", "tests-3.13", "docs", "typing", "lint",
               "bench", "nightly", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch",
               "cells", "releases", "coverage", "mutants"]  # fmt: skip
-
-# Where one of these is named, tests and proofs write down what of dsgen they run, their children too: `coverage` counts
-# it and runs none again. In the environment, for nox may run a session in a process of its own.
-RECORD = "DSGEN_RECORD"
-if {"everything", "coverage"} & set(sys.argv):
-    os.environ[RECORD] = "1"
-RECORDED = REPOSITORY / ".nox" / "recorded"  # a file of each process
-MEASURED = ["proof", "tests-3.11", "nightly"]  # all tests but real launches
 
 # Tests start thousands of commands from the checkout: where nothing is written, each compiles all that it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -122,7 +113,7 @@ def tests(session: nox.Session) -> None:
     """
     session.install(UNCOMPILED, ".", *dependencies("tests"))
     which = "not proof and not launch" if session.python == PYTHON else "pythons and not proof"
-    run_tests(session, "-m", which, *session.posargs)
+    session.run("pytest", "-m", which, *session.posargs)
 
 
 @nox.session(python=OTHERS, default=False)
@@ -184,7 +175,7 @@ def proof(session: nox.Session) -> None:
     build_operators(session, "--common")
     # Not compiled when installed (UNCOMPILED): four processes would do it at once, each all of it.
     session.run("python", "-W", "ignore", "tests/helpers/compiled.py")
-    run_tests(session, "-m", "proof and not nightly", *TOGETHER, *session.posargs)
+    session.run("pytest", "-m", "proof and not nightly", *TOGETHER, *session.posargs)
     if not session.posargs:
         run_examples(session, Path(session.bin) / "python")
 
@@ -194,7 +185,7 @@ def nightly(session: nox.Session) -> None:
     """The proofs that show again, in other models, stages and frameworks, what one of `proof` shows."""
     install_proof(session)
     build_operators(session)
-    run_tests(session, "-m", "proof and nightly", *TOGETHER, *session.posargs)
+    session.run("pytest", "-m", "proof and nightly", *TOGETHER, *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)
@@ -227,16 +218,18 @@ def releases(session: nox.Session) -> None:
     session.run("python", "benchmarks/every_release.py", folder, *update(session))
 
 
-@nox.session(python=PYTHON, default=False, requires=MEASURED)
+@nox.session(python=PYTHON, default=False)
 def coverage(session: nox.Session) -> None:
     """How much of dsgen/ tests and proofs run, branches and child processes included; pyproject.toml has the bound."""
-    session.install(*dependencies("coverage"))
-    written = {name: sorted(map(str, RECORDED.glob(f"{name}.*"))) for name in MEASURED}
-    lacking = [name for name, files in written.items() if not files]
-    if lacking:
-        session.error(f"{' and '.join(lacking)} wrote nothing down: name coverage, or everything, on the command line")
-    session.env["COVERAGE_FILE"] = str(RECORDED / "all")
-    session.run("coverage", "combine", "--quiet", "--keep", *(one for files in written.values() for one in files))
+    install_proof(session)
+    session.install("-e", ".", *dependencies("coverage"))
+    build_operators(session)
+    session.env["COVERAGE_FILE"] = str(
+        Path(session.virtualenv.location) / "coverage"
+    )  # create_tmp would move all temporary files
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", "-m", "not launch", *TOGETHER, *session.posargs)
+    session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
 
@@ -396,18 +389,6 @@ def estimators(session: nox.Session) -> None:
     session.install(TORCH)
     session.install(".[simulate]", *dependencies("proof"))
     session.run("python", "benchmarks/estimators.py", *update(session))
-
-
-def run_tests(session: nox.Session, *arguments: str) -> None:
-    """pytest; what of dsgen it runs is written down where `coverage` is to count it."""
-    if os.environ.get(RECORD) and session.name in MEASURED:
-        session.install(*dependencies("coverage"))  # its .pth file begins in every process of this environment
-        RECORDED.mkdir(parents=True, exist_ok=True)
-        for old in RECORDED.glob(f"{session.name}.*"):
-            old.unlink()
-        session.env["COVERAGE_PROCESS_START"] = str(REPOSITORY / "pyproject.toml")
-        session.env["COVERAGE_FILE"] = str(RECORDED / session.name)
-    session.run("pytest", *arguments)
 
 
 def install_proof(session: nox.Session) -> None:
