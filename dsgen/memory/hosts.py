@@ -79,9 +79,9 @@ def host(
     states: States,
     accumulates: bool,
     coming: Loaded,
-    flat: int = 0,
-    back: int = 0,
-    locked: Locked | None = None,
+    flat: int,
+    back: int,
+    locked: Locked,
 ) -> Host:
     """The host of a layout; all ranks of a node are alike.
 
@@ -94,7 +94,7 @@ def host(
         accumulates: Gradients of earlier passes are there.
         coming: What the model takes while it loads.
         back: Bytes that a rank's stepped weights wait in for the GPU, at stages 1 and 2.
-        locked: What decides which tensors are page-locked; without it nothing of them is counted.
+        locked: What decides which tensors are page-locked.
         flat: Bytes that a rank has in RAM while its trained weights are made one flat tensor there, and moved back.
     """
     size, own = states.size, states.own
@@ -138,15 +138,13 @@ def host(
         phases["step"] = {**training, **meanwhile}
     sizes = {name: sum(parts.values()) for name, parts in phases.items()}
     phase = max(phases, key=lambda name: sizes[name])  # the first of equals
-    beyond = 0
-    if locked is not None:
-        away = _of_optimizer(layout, states, accumulates, back, tensors, groups, locked.adapters)
-        beyond = _beyond(
-            _shares(layout, states, locked),
-            _of_parameters(layout, states, locked),
-            away if locked.optimizer else (),
-        )
-        beyond = ranks * (beyond + _twice(layout, states))
+    away = _of_optimizer(layout, states, accumulates, back, tensors, groups, locked.adapters)
+    beyond = _beyond(
+        _shares(layout, states, locked),
+        _of_parameters(layout, states, locked),
+        away if locked.optimizer else (),
+    )
+    beyond = ranks * (beyond + _twice(layout, states))
     return Host(phases, beyond, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
 
 
