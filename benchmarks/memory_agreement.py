@@ -27,6 +27,7 @@ from memory_cases_keys import with_keys
 from memory_cases_liger import with_liger
 from memory_cases_linear import with_plain_linear
 from memory_cases_muon import with_muon
+from memory_cases_offloaded import with_offloading
 from memory_cases_split import split
 from memory_cases_widened import widening
 from memory_compared import (
@@ -44,6 +45,7 @@ from memory_compared import (
     OF_ENCODERS,
     OF_MIXTURES,
     OF_TYPES,
+    OFFLOADED,
     RECORD,
     SPLIT,
     WIDENED,
@@ -74,6 +76,7 @@ GROUPS = {  # what was recorded -> what draws it
     FOREACH: with_foreach,
     LINEAR: with_plain_linear,
     LIGER: with_liger,
+    OFFLOADED: with_offloading,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 
@@ -158,12 +161,14 @@ def _compact(answer: Mapping[str, Any]) -> dict[str, Any]:
         if sum(parts.values()) > sum(phases.get(phase["phase"], {}).values()):
             phases[phase["phase"]] = parts
     peak = answer["peak"]["gpu"]
+    waiting = next(one for one in reversed(answer["phases"]) if one["phase"] == "forward")["host"]["end_parts"]
     return {
         "peak": peak["bytes"],
         "phase": answer["phases"][peak["phase"]]["phase"],
         "reserved": peak["allocator"]["reserved_peak_bytes"],
         "phases": phases,
         "host": answer["phases"][-1]["host"]["end_parts"],
+        **({"waiting": waiting} if waiting.get("activations") else {}),  # in RAM when forward has ended
         "seconds": answer["seconds"],
     }
 

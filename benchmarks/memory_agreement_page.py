@@ -14,6 +14,7 @@ from memory_cases_keys import KEYS_DEPTH
 from memory_cases_liger import LIGER_DEPTH
 from memory_cases_linear import LINEAR_DEPTH
 from memory_cases_muon import DEPTH as MUON_DEPTH
+from memory_cases_offloaded import OFFLOADED_DEPTH
 from memory_cases_split import SPLIT_DEPTH, SPLIT_ROUNDS
 from memory_cases_widened import DEEPER, WIDENED_DEPTH
 from memory_compared import (
@@ -54,6 +55,7 @@ def page(
     foreach: Sequence[Compared],
     linear: Sequence[Compared],
     liger: Sequence[Compared],
+    offloaded: Sequence[Compared],
     between: Sequence[Phase],
     versions: Mapping[str, str],
 ) -> str:
@@ -76,6 +78,7 @@ def page(
         foreach: Those that torch's own AdamW steps.
         linear: Those without zero.Init's own linear layer.
         liger: Those with a chunked loss of Liger's older releases.
+        offloaded: Those whose activations wait in the node's RAM.
         between: Saves and resumes.
         versions: Package -> version of the simulation.
     """
@@ -227,6 +230,20 @@ def page(
         summary(liger) + ".",
         "",
         *_table(sorted(liger, key=lambda item: int(item.case.name.rpartition(" l")[2]))),
+        "",
+        "## Activations that wait in the node's RAM",
+        "",
+        "As TRL 1.16 moves them (`activation_offloading`): the input of each block and what is kept behind the blocks,",
+        "on a stream of its own. Five tensors are on their way at a time; what backward gets back is there until the",
+        "next block has begun. The simulation runs the same rules under the real engine, and TRL's own class moves the",
+        "same (tests/engine/test_simulate_offloading.py). In RAM each tensor is page-locked.",
+        f"{OFFLOADED_DEPTH} blocks of each model.",
+        "",
+        summary(offloaded) + ".",
+        "",
+        *_in_ram(offloaded),
+        "",
+        *_table(sorted(offloaded, key=lambda item: int(item.case.name.rpartition(" a")[2]))),
         "",
         "## AutoTP beside stage 3",
         "",
@@ -410,3 +427,14 @@ def _parts(item: Compared) -> list[str]:
     shown = [one for one in found if max(one.simulated, one.ours) >= SHOWN_BYTES]
     shown.sort(key=lambda one: (-max(one.simulated, one.ours), one.part))
     return rows + [f"| {one.part} | {gib(one.simulated)} | {gib(one.ours)} |" for one in shown]
+
+
+def _in_ram(offloaded: Sequence[Compared]) -> list[str]:
+    """How far what a node has in RAM when forward has ended lies from the simulation, at most."""
+    errors = []
+    for item in offloaded:
+        ranks, forward = item.case.job().gpus_per_node, [one for one in item.phases if one.phase == "forward"][-1]
+        simulated = ranks * sum(item.simulated["waiting"].values())
+        errors.append((sum(forward.host.values()) / simulated - 1, item.case.name))
+    most, name = max(errors, key=lambda one: abs(one[0]))
+    return [f"A node's RAM when forward has ended: at most {most:+.2%} of the simulated one ({name})."]

@@ -52,8 +52,8 @@ class Case:
         gpus: Ranks.
         config: The DeepSpeed config.
         options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them;
-            lora_targets, lora_dropout, lora_train_embeddings, lora_fp32, older_loss and target_len where they are not
-            as usual.
+            lora_targets, lora_dropout, lora_train_embeddings, lora_fp32, older_loss, target_len, reentrant and
+            activation_offloading where they are not as usual.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Case:
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
             reentrant=options.get("reentrant", False),
+            activation_offloading=options.get("activation_offloading", False),
         )
         model = of_type(self.model) if self.model in _WITHOUT else job.model
         if older := options.get("older_loss"):

@@ -29,6 +29,7 @@ __all__ = [
     "LINEAR",
     "MUON",
     "NARROW",
+    "OFFLOADED",
     "OF_ENCODERS",
     "OF_MIXTURES",
     "OF_TYPES",
@@ -57,6 +58,7 @@ EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding a
 FOREACH = RECORD.with_name("memory_agreement_foreach.json")  # torch's own AdamW, whose step copies moments
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
 KEYS = RECORD.with_name("memory_agreement_keys.json")  # keys that few configs say
+OFFLOADED = RECORD.with_name("memory_agreement_offloaded.json")  # what autograd keeps waits in RAM
 LIGER = RECORD.with_name("memory_agreement_liger.json")  # a chunked loss of Liger's older releases
 LINEAR = RECORD.with_name("memory_agreement_linear.json")  # without zero.Init's own linear layer
 MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart

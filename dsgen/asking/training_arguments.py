@@ -59,14 +59,15 @@ _KERNELS = {"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_a
             "sdpa": "sdpa", "eager": "eager", "disabled": "eager"}  # fmt: skip
 _SWITCHED = {"flash_attention": "flash", "sdp_attention": "sdpa", "eager_attention": "eager"}
 _EVERY_MATRIX = ("all", "all-linear")
-# Arguments that move what is kept for backward to the node's RAM, and the values that ask for it: TRL's SFTConfig and
-# Axolotl (activation_offloading), Axolotl's older word (offload), and Unsloth's own checkpointing.
+# Arguments that move what is kept for backward elsewhere in other ways than TRL's, and the values that ask for it:
+# Axolotl's, its older word (offload), and Unsloth's own checkpointing.
 _OFFLOADS = {
-    "activation_offloading": (True, "legacy", "disk", "hidden_states"),
+    "activation_offloading": ("legacy", "disk", "hidden_states"),
     "gradient_checkpointing": ("offload", "offload_disk", "unsloth"),
     "use_gradient_checkpointing": ("unsloth",),
     "use_unsloth_gc": (True,),  # LLaMA-Factory's
 }
+_OFFLOADED = "activation_offloading"  # TRL's SFTConfig and Axolotl
 # Keys of torch's reentrant checkpointing: in gradient_checkpointing_kwargs, and LLaMA-Factory's.
 _REENTRANT = ("use_reentrant", "use_reentrant_gc")
 _SWITCHES = ("true", "false", "auto")
@@ -234,12 +235,16 @@ def _told(values: Mapping[str, Any], path: str, model: str | None = None) -> Tra
         if any(values.get(name) == value for value in asking):
             raise mistake(
                 f"{name} is {show(values[name])}",
-                must="what moves activations to the node's RAM is not counted: the GPU's peak would be said too high",
+                must="of ways to move activations to RAM only TRL's is counted, activation_offloading: true",
                 where=path,
-                todo="Write gradient_checkpointing: true instead to see the run that keeps them on the GPU.",
+                todo="Write gradient_checkpointing: true instead to see the run that keeps them on the GPU, and "
+                "activation_offloading: true beside it for one that moves them as TRL and Axolotl do.",
                 code="refused",
             )
     recomputes = values.get("gradient_checkpointing")
+    if values.get(_OFFLOADED) is True and programs.with_defaults(values).get("gradient_checkpointing") is not True:
+        what, must = f"{_OFFLOADED} is true", "it is counted beside gradient_checkpointing: true alone"
+        raise mistake(what, must=must, where=path, todo="Write gradient_checkpointing: true too.", code="refused")
     if isinstance(recomputes, str) and recomputes not in (*_SWITCHES, *_OFFLOADS["gradient_checkpointing"]):
         raise mistake(
             f"gradient_checkpointing is {show(recomputes)}",
@@ -314,6 +319,8 @@ def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str,
     kinds = [values[name] for name in _REENTRANT if isinstance(values.get(name), bool)]
     if kinds:
         yield "reentrant", any(kinds)
+    if values.get(_OFFLOADED) is True:
+        yield _OFFLOADED, True
     optimizer = meant(_optimizer(values))
     if optimizer not in (None, _DEFAULT_OPTIMIZER):
         yield "optimizer", optimizer

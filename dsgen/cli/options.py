@@ -61,8 +61,8 @@ _METAVARS = {
     "host_memory": "SIZE",
 }
 _SWITCHES = (
-    *("chunked_loss", "double_quantization", "expandable_segments", "foreach", "liger_kernels", "lora_fp32"),
-    *("lora_train_embeddings", "reentrant", "zero_init"),
+    *("activation_offloading", "chunked_loss", "double_quantization", "expandable_segments", "foreach"),
+    *("liger_kernels", "lora_fp32", "lora_train_embeddings", "reentrant", "zero_init"),
 )
 _LISTS = ("lora_targets",)
 _TEXTS = ("liger", "torch", "transformers")  # 4.50 is no number
@@ -82,6 +82,7 @@ _FIELD_HELP = {
     "tp": "GPUs that share each layer, AutoTP (default: planned).",
     "checkpointing": "Recompute activations in backward (default: planned).",
     "reentrant": "It is torch's reentrant kind (default: for QLoRA at stage 3, and where a release needs it).",
+    "activation_offloading": "What backward needs waits in the node's RAM, as TRL moves it (default: on the GPU).",
     "objective": "What to prefer among strategies that fit.",
     "accumulation": "Forward passes per optimizer step (default: planned).",
     "method": "What is trained (default: full).",

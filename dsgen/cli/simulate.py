@@ -27,10 +27,13 @@ __all__ = ["command"]
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
-                "accumulation", "precision", "checkpointing", "reentrant", "method", "lora_rank", "lora_targets",
-                "lora_dropout", "lora_train_embeddings", "lora_fp32", "double_quantization", "kbit_fp32", "zero_init",
-                "foreach", "attention", "chunked_loss", "launcher", "liger_kernels", "gpu_memory", "gpu_memory_used",
-                "host_memory")  # fmt: skip
+                "accumulation", "precision", "checkpointing", "reentrant", "activation_offloading", "method",
+                "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings", "lora_fp32",
+                "double_quantization", "kbit_fp32", "zero_init", "foreach", "attention", "chunked_loss", "launcher",
+                "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
+_AS_SAID = ("seq_len", "target_len", "mean_len", "activation_offloading", "method", "lora_rank", "lora_dropout",
+            "lora_train_embeddings", "lora_fp32", "double_quantization", "kbit_fp32", "zero_init", "foreach",
+            "attention", "chunked_loss")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _WHOLE = 3  # the stage of zero.Init
@@ -292,6 +295,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         click.echo(f"warning: {told}", err=True)
     hardware = _hardware(options, wished)
     targets = wished["lora_targets"]
+    said: dict[str, Any] = {name: wished[name] for name in _AS_SAID}
     request = simulating.from_config(
         dict(source.document.config),
         model=options["model"],
@@ -305,26 +309,13 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         precision=wished["precision"] if wished["precision"] != "auto" else None,
         options=attrs.evolve(
             run,
-            seq_len=wished["seq_len"],
-            target_len=wished["target_len"],
-            mean_len=wished["mean_len"],
-            attention=wished["attention"],
+            **said,
             checkpointing=wished["checkpointing"] if wished["checkpointing"] != "auto" else None,
             reentrant=bool(wished["reentrant"]),
-            method=wished["method"],
-            lora_rank=wished["lora_rank"],
             lora_targets=tuple(targets) if targets else None,
-            lora_dropout=wished["lora_dropout"],
-            lora_train_embeddings=wished["lora_train_embeddings"],
-            lora_fp32=wished["lora_fp32"],
-            double_quantization=wished["double_quantization"],
-            kbit_fp32=wished["kbit_fp32"],
-            zero_init=wished["zero_init"],
-            chunked_loss=wished["chunked_loss"],
             liger_kernels=attrs.fields_dict(Model)["liger_kernels"].metadata["choices"][-1]
             if wished["liger_kernels"]
             else "",
-            foreach=wished["foreach"],
         ),
         title=config,
     )
@@ -338,8 +329,8 @@ def _of_zero_init(source: Source) -> str | None:
     from dsgen.linting.statements import ZERO_INIT
     from dsgen.shapes.profiles import Training
 
-    is_whole = lookup(source.document.config, "zero_optimization.stage")[1] == _WHOLE
-    return under_zero_init(Training(), source.beside.get(ZERO_INIT))[1] if is_whole else None
+    whole = lookup(source.document.config, "zero_optimization.stage")[1] == _WHOLE
+    return under_zero_init(Training(), source.beside.get(ZERO_INIT))[1] if whole else None
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import attrs
 
+from dsgen.cost.activation_copies import copied_seconds
 from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives
 from dsgen.cost.handling import GATHERS, NO_HANDLING, beyond, handling
 from dsgen.cost.layout_work import CostKey, layout_work
@@ -199,6 +200,7 @@ def _cost(asked: CostKey) -> StepCost:
     numbers, node, buckets, overlaps = layout.numbers, layout.rates, layout.buckets, layout.overlaps
     moved = collectives(job, strategy, deepspeed=asked.deepspeed)
     away = offload(job, strategy, node, numbers, layout.host_step)
+    copied = copied_seconds(job, strategy, node, run.order)
     own_work = NO_HANDLING
     if asked.deepspeed:
         own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, buckets, layout.host)
@@ -238,7 +240,7 @@ def _cost(asked: CostKey) -> StepCost:
             "host": waited + idle,
             "communication": exposed + moved.update,
             "tensor parallelism": together - alone,
-            "offload": max(0.0, everything - nearby) + taken + away.step,
+            "offload": max(0.0, everything - nearby) + taken + away.step + repeats * copied,
             "optimizer": layout.step.gpu,
         },
         hidden_seconds=_left(_communicated(strategy, moved), exposed),

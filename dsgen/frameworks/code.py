@@ -384,6 +384,7 @@ _SNIPPETS: Mapping[str, Callable[[_AskedCode], str]] = {
     "four-bits": _four_bits,
     "adapters": _adapters,
     "checkpointing": _checkpointing,
+    "activation-offloading": lambda at: recomputation.offloading_code(at.target),
     "chunked-loss": _liger,
     "liger-kernels": _liger,
     "leaf-modules": _leaf_modules,

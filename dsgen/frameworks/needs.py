@@ -165,6 +165,7 @@ _OTHERWISE: Mapping[str, Callable[[Plan], str]] = {
     "four-bits": lambda plan: f"a base in 16 bits: {_with(plan, method='lora')}",
     "adapters": lambda plan: f"all weights are trained: {_with(plan, method='full')}",
     "checkpointing": _without_checkpointing,
+    "activation-offloading": lambda plan: _with(plan, activation_offloading=False),
     "chunked-loss": lambda plan: _with(plan, chunked_loss=False),
     "liger-kernels": _without_liger,
     "leaf-modules": lambda plan: "ranks that route to different experts wait for each other without end",

@@ -6,9 +6,10 @@ from dsgen.jobs.releases import reenters as _reenters
 from dsgen.jobs.releases import why_reenters
 from dsgen.planning.planner import Plan
 
-__all__ = ["INPUTS", "input_gradients", "kind_arguments", "reason", "reenters"]
+__all__ = ["INPUTS", "OFFLOADING", "input_gradients", "kind_arguments", "offloading_code", "reason", "reenters"]
 
 INPUTS = "model.enable_input_require_grads()"
+OFFLOADING = "activation_offloading"  # the argument of TRL's SFTConfig and of Axolotl
 
 
 def reenters(plan: Plan) -> bool:
@@ -25,6 +26,20 @@ def reason(plan: Plan) -> str:
     """Why it is this kind."""
     why = why_reenters(plan.job.training, plan.chosen.strategy.stage, plan.job.version)
     return why or "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
+
+
+def offloading_code(target: str) -> str:
+    """How a program of a framework lets what autograd keeps wait in the node's RAM."""
+    if target == "axolotl":
+        return "# done: axolotl.yaml says it"
+    of_trl = (
+        f"# of TRL's own trainers SFTConfig({OFFLOADING}=True) says it; of others:\n" if target == "hf-trainer" else ""
+    )
+    return (
+        f"{of_trl}from trl.models import get_act_offloading_ctx_manager\n\n"
+        "offloaded = get_act_offloading_ctx_manager(model)  # before prepare and initialize\n"
+        "with offloaded:  # each pass, backward included: of a Trainer in training_step\n    ..."
+    )
 
 
 def input_gradients(plan: Plan) -> str:

@@ -83,12 +83,19 @@ def trainer_arguments(target: str, config: Config, path: str, run: tuple[Argumen
         run: Where checkpoints go, and what else belongs to this run alone.
 
     Raises:
-        DsgenError: A model with an encoder.
+        DsgenError: A model with an encoder; activation offloading where a program has no argument for it.
     """
     if config.plan.job.model.encoder_layers:
         raise mistake(
             f"{config.plan.job.names.get('model', 'the model')} has an encoder",
             must=f"{target} fine-tunes decoders: take --target hf-trainer or accelerate",
+            code="refused",
+        )
+    if config.plan.job.training.activation_offloading and target != "axolotl":
+        raise mistake(
+            f"{target} has no argument that moves activations to RAM as TRL does",
+            must="the plan counts on it: take --target axolotl, or hf-trainer with TRL's SFTConfig",
+            todo="Or keep activations on the GPU: --no-activation-offloading.",
             code="refused",
         )
     known = TRAINERS[target]
@@ -170,6 +177,8 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
         yield Argument("plugins", ["axolotl.integrations.liger.LigerPlugin"])
     if job.training.chunked_loss:
         yield Argument("liger_fused_linear_cross_entropy", True, "a loss that never holds all logits")
+    if job.training.activation_offloading:
+        yield Argument(recomputation.OFFLOADING, True, "what backward needs waits in RAM")
     if job.training.liger_kernels:
         yield from (Argument(name, True) for name in ("liger_glu_activation", "liger_rms_norm", "liger_rope"))
     names = {

@@ -54,10 +54,11 @@ def fits(
     smallest, steps, _ = batches[-1]
     least = min(steps, most)
     by_passes = {least: counted(job, layout, buffers, least)}
-    hosts = {least: host_place(job, by_passes[least])}
+    host = host_place(job, by_passes[least], smallest)
+    hosts = {(least, smallest if by_passes[least].host.offloaded else 0): host.verdict}
     for place, needed, limit in (
         ("gpu", gpu.low(by_passes[least].peak(smallest), by_passes[least].doubted, less), gpu.limit),
-        ("host", hosts[least].least_bytes, hosts[least].limit_bytes),
+        ("host", host.least_bytes, host.limit_bytes),
         ("nvme", by_passes[least].host.stored, job.hardware.nvme_capacity_bytes),
     ):
         if needed > limit:
@@ -69,9 +70,14 @@ def fits(
         passes = min(steps, most)
         if passes not in by_passes:
             by_passes[passes] = counted(job, layout, buffers, passes)
-            hosts[passes] = host_place(job, by_passes[passes])
         high = gpu.high(by_passes[passes].peak(micro_batch), by_passes[passes].doubted, more)
-        if high <= gpu.limit and hosts[passes].verdict is Verdict.FITS:
+        if high > gpu.limit:
+            continue
+        parts = by_passes[passes]
+        of = passes, micro_batch if parts.host.offloaded else 0  # else RAM is the same with any batch
+        if of not in hosts:
+            hosts[of] = host_place(job, parts, micro_batch).verdict
+        if hosts[of] is Verdict.FITS:
             sure.append(number)
             taken.append(high)
     return Fits(tuple(sure), tuple(taken), by_passes, most)

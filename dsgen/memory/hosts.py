@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from dsgen.allocators.pinned import PinnedMemory
 from dsgen.families.parameters import Parameter, parameters
+from dsgen.memory.activations import Offloaded
 from dsgen.memory.conversions import tied_elements
 from dsgen.memory.cuts import cut
 from dsgen.memory.loading import Loaded
@@ -31,6 +32,7 @@ class Locked(NamedTuple):
         model: The model; beneath adapters it is frozen.
         adapters: Bytes of an element of adapters before initialize, and of their gradients; 0 where all is trained.
         zero_init: Whether it is made under zero.Init.
+        offloaded: What a pass of a rank copies there.
     """
 
     optimizer: bool
@@ -38,6 +40,7 @@ class Locked(NamedTuple):
     model: Model
     adapters: int
     zero_init: bool
+    offloaded: tuple[Offloaded, ...] = ()
 
 
 class Host(NamedTuple):
@@ -51,6 +54,8 @@ class Host(NamedTuple):
         phase, peak: The one of them that takes most RAM, and its bytes.
         stored: Bytes on the local drives.
         mapped: Bytes of the checkpoint's files in the page cache while the model loads, which the kernel takes back.
+        ranks: Of the node.
+        offloaded: What a pass of each copies to RAM, in none of the numbers above: it hangs on the micro-batch.
     """
 
     phases: dict[str, dict[str, int]]
@@ -60,6 +65,23 @@ class Host(NamedTuple):
     peak: int
     stored: int
     mapped: int
+    ranks: int = 1
+    offloaded: tuple[Offloaded, ...] = ()
+
+    def passing(self, micro_batch: int) -> dict[str, int]:
+        """Part -> bytes in RAM when forward has ended."""
+        parts = dict(self.phases["training"])
+        for one in self.offloaded:
+            size = one.size[0] + one.size[1] * micro_batch
+            parts[one.part] = parts.get(one.part, 0) + self.ranks * one.number * size
+        return parts
+
+    def kept(self, micro_batch: int) -> int:
+        """Bytes that torch's allocator of page-locked memory keeps of what passes have copied there."""
+        memory = PinnedMemory()
+        for one in self.offloaded:
+            memory.allocate(one.size[0] + one.size[1] * micro_batch, one.number)
+        return self.ranks * memory.reserved_bytes
 
     @property
     def stepping(self) -> dict[str, int]:
@@ -145,7 +167,8 @@ def host(
         away if locked.optimizer else (),
     )
     beyond = ranks * (beyond + _twice(layout, states))
-    return Host(phases, beyond, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
+    there = phase, sizes[phase], sum(stored.values()), coming.mapped, ranks, locked.offloaded
+    return Host(phases, beyond, stored, *there)
 
 
 def adapter_bytes(training: Training, size: int) -> int:

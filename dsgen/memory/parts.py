@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
-from dsgen.memory.activations import FORWARD, Activity
+from dsgen.memory.activations import FORWARD, Activity, Offloaded
 from dsgen.memory.asked import (
     Asked,
     Plain,
@@ -32,7 +32,7 @@ from dsgen.memory.together import Together, per_sequence, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
-from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Constraint, Setup, refusals
+from dsgen.strategies.constraints import UNCOUNTED, Constraint, Setup, refusals
 from dsgen.strategies.wishes import refused
 
 __all__ = ["Parts", "counted", "parts", "passes_of", "sequence_bytes"]
@@ -79,7 +79,8 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     Raises:
         DsgenError: Adapters that there are not, or what is not counted of a model with an encoder.
     """
-    if (broken := _broken(job.model, job.training, layout.offload_param, layout.tp)) is not None:
+    training = asked_of(job, layout).training
+    if (broken := _broken(job.model, training, layout.offload_param, layout.tp)) is not None:
         raise refused(*broken)
     return counted(job, layout, buffers, passes, single)
 
@@ -133,9 +134,8 @@ def sequence_bytes(job: Job, layout: Any) -> int:
         job: The job.
         layout: Anything with tp, checkpointing and precision.
     """
-    return per_sequence(
-        Run(job.model, job.training, job.seq_len, layout.precision, layout.tp, layout.checkpointing, False)
-    )
+    ways = layout.precision, layout.tp, layout.checkpointing, False
+    return per_sequence(Run(job.model, job.training, job.seq_len, *ways))
 
 
 @functools.lru_cache(maxsize=8192)
@@ -151,7 +151,7 @@ def _parts(
     """Those of a kind of node: its GPUs, bytes of one, whether RAM is page-locked, tensors that swap to NVMe, and
     elements of a group of them."""
     ranks, memory, locked, swapped = node
-    states, moments, lines = _of_layout(asked, layout, buffers, accumulates, twice, anew)
+    states, moments, lines, moved = _of_layout(asked, layout, buffers, accumulates, twice, anew)
     flat, before = flattening(states, layout.stage)
     if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
         flattens = layout.stage < 3 and not asked.in_ram and states.weights + flat <= memory
@@ -167,7 +167,7 @@ def _parts(
     leaves = layout.stage in (1, 2) and not flattens  # the weights leave for RAM, and are copied flat beside them
     narrow = 0 if asked.returns_wide else states.size * states.own  # what goes back to the GPU waits in 16 bits
     made = under_zero_init(asked.training, layout.stage)
-    pinned = Locked(*locked, asked.model, adapter_bytes(asked.training, states.size), made)
+    pinned = Locked(*locked, asked.model, adapter_bytes(asked.training, states.size), made, moved)
     away = 2 * flat if leaves else 0
     node_ram = host(ranks, layout, swapped, states, accumulates, coming, away, narrow, pinned)
     return Parts(moments, lines, node_ram, warning is not None or unsure, warning)
@@ -178,18 +178,18 @@ def _broken(model: Model, training: Training, offload_param: str, tp: int) -> tu
     """Adapters that there are not, and what is not counted of a model with an encoder."""
     architecture = model.architecture
     at = Setup(offload_param=offload_param, tp=tp, training=training, model=model, architecture=architecture)
-    item = next(refusals(at, (*ADAPTERS, *ENCODER_WISHES, *ENCODERS)), None)
+    item = next(refusals(at, UNCOUNTED), None)
     return None if item is None else (item, at)
 
 
 @functools.lru_cache(maxsize=8192)
 def _of_layout(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
-) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
-    """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
+) -> tuple[States, tuple[Moment, ...], tuple[Line, ...], tuple[Offloaded, ...]]:
+    """States of a layout; its moments but the one that depends on the GPU's size, the highest, what passes offload."""
     of = _moments(asked, layout, buffers, accumulates, twice, anew)
     moments = tuple(highest(of.all()))
-    return of.states, moments, _lines(moments)
+    return of.states, moments, _lines(moments), of.both.active.offloaded
 
 
 @functools.lru_cache(maxsize=64)

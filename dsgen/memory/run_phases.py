@@ -86,6 +86,7 @@ def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: 
         single: As for the parts.
     """
     micro_batch, ram = strategy.micro_batch, parts.host.phases
+    passing = parts.host.passing(micro_batch)
 
     def phase(name: str, step: int, moments: Sequence[Moment], host: Mapping[str, int]) -> PhaseMemory:
         own = [one for one in moments if one.phase == name]
@@ -95,10 +96,9 @@ def phases_of(job: Job, strategy: Strategy, parts: Parts, ratio: float, single: 
     sure, *either, later = passes_of(job, strategy, strategy.buffers, strategy.accumulation, single)
     lower = [_lower(either, name, micro_batch) for name in _PASSES]
     first = (*sure, *(one for one in lower if one is not None))
-    unstepped = _unstepped(job, strategy, ram["training"])
     steps = [
         [phase(name, step, moments, host) for name in _PASSES] + [phase("step", step, moments, parts.host.stepping)]
-        for step, moments, host in ((1, first, unstepped), (2, later, ram["training"]))
+        for step, moments, host in ((1, first, _unstepped(job, strategy, passing)), (2, later, passing))
     ]
     alike = all(one._replace(step=0) == other._replace(step=0) for one, other in zip(*steps, strict=True))
     begun = [phase(name, 0, parts.moments, ram[name]) for name in ("load", "init")]

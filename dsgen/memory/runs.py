@@ -43,6 +43,11 @@ class Run(NamedTuple):
         return self.checkpointing and self.training.reentrant is True and not self.model.encoder_layers
 
     @property
+    def offloads(self) -> bool:
+        """What autograd keeps waits in the node's RAM."""
+        return self.checkpointing and self.training.activation_offloading
+
+    @property
     def size(self) -> int:
         """Bytes of a weight."""
         return FP32 if self.precision == "fp32" else 2

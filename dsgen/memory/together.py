@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dsgen.memory.activations import FORWARD, Activations, Activity, activations, execution, inference
+from dsgen.memory.activations import FORWARD, Activations, Activity, Offloaded, activations, execution, inference
 from dsgen.memory.buckets import Flush, Runs, waiting_of, worst
 from dsgen.memory.forward_only import forward_only
 from dsgen.memory.gathered import Gathered, gathered
@@ -20,7 +20,7 @@ from dsgen.memory.states import States
 from dsgen.memory.trained import AFTER, BEFORE, narrow_adapters, trained
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["Together", "per_sequence", "runs_of", "together", "without_gradients"]
+__all__ = ["Together", "offloaded", "per_sequence", "runs_of", "together", "without_gradients"]
 
 # The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists;
 # ranks that share what hpZ copies in this pass; what AutoTP has split is not cut again.
@@ -145,6 +145,11 @@ def without_gradients(
 
 
 @functools.lru_cache(maxsize=4096)
+def offloaded(run: Run) -> tuple[Offloaded, ...]:
+    """What a pass copies to the node's RAM."""
+    return _active(run).offloaded
+
+
 def per_sequence(run: Run) -> int:
     """Bytes of activations, logits and temporaries that each sequence has at the moment that has most of them."""
     active = _active(run)
@@ -175,6 +180,7 @@ def _active(run: Run) -> Activations:
         narrow=narrow_adapters(training),
         target_len=training.target_len,
         reentrant=run.reentrant,
+        offloads=run.offloads,
     )
 
 

@@ -82,6 +82,8 @@ def _needed(plan: Plan) -> Iterator[Needed]:
     if chosen.checkpointing:
         kind = "reentrant " if reenters(wishes, chosen.stage, job.version) else ""
         yield Needed("checkpointing", f"{kind}gradient checkpointing")
+        if wishes.activation_offloading:
+            yield Needed("activation-offloading", "activation offloading")
     if chosen.stage == 3 and unknown_leaf(job.model, job.version):
         yield Needed("leaf-modules", "each mixture gathered whole (leaf modules)")
     if chosen.tp > 1:

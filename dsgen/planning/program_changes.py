@@ -27,6 +27,10 @@ CUDNN_BEATS = 3  # the first release of FlashAttention that is as fast as cuDNN'
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, as in remedies)
 
 
+# Of a GPU: a plan is made anew for each change that is offered, and one that moves less than this share of a GPU for a
+# sequence saves no more (our choice; of a 7B at 4,096 tokens it is a twentieth of 24 GiB).
+LEAST_MOVED = 1 / 16
+
 # Keys that a plan leaves to a person: DeepSpeed's own accounts of them, and other people's, differ.
 _HPZ = "zero_optimization.zero_hpz_partition_size"
 _QWZ = "zero_optimization.zero_quantized_weights"
@@ -189,6 +193,9 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange(_TRANSFORMERS, _GROUPS_EXPERTS, words, True)
     if not wishes.chunked_loss:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
+    if not wishes.activation_offloading and _inputs_bytes(job) > LEAST_MOVED * job.hardware.usable_memory_bytes:
+        words = "activations that wait in the node's RAM (activation_offloading of TRL or Axolotl)"
+        yield ProgramChange("activation_offloading", True, words, True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
     elif wishes.attention == "flash" and wishes.flash_attention < CUDNN_BEATS and _by_cudnn(job):
@@ -212,6 +219,11 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
             yield ProgramChange("method", method, words, False)
     if (half := job.seq_len // 2) >= SHORTEST:
         yield ProgramChange("seq_len", half, "sequences of half the length", False)
+
+
+def _inputs_bytes(job: Job) -> int:
+    """What the blocks keep of one sequence where they run again, in 16 bits: what may wait in RAM."""
+    return 2 * job.model.layers * job.seq_len * job.model.hidden_size
 
 
 def _by_cudnn(job: Job) -> bool:

@@ -323,6 +323,7 @@ def question_data(question: Question) -> dict[str, Any]:
         "optimizer": job.training.optimizer,
         "attention": job.training.attention,
         "chunked_loss": job.training.chunked_loss,
+        "activation_offloading": job.training.activation_offloading,
         "deepspeed": job.version,
         **_strategy(question.strategy),
         "global_batch": question.strategy.global_batch,

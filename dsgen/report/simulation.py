@@ -105,6 +105,7 @@ def _how_run(simulation: Simulation) -> str:
     said += [f"dropout {run.lora_dropout:g}"] if run.method != "full" and run.lora_dropout else []
     said += ["embedding and head beside it"] if run.method != "full" and run.lora_train_embeddings else []
     said += {"full": ["checkpointing"], "deepspeed": ["DeepSpeed's checkpointing"]}.get(run.checkpointing or "", [])
+    said += ["activation offloading"] if run.activation_offloading else []
     said += ["reentrant"] if run.reentrant and run.checkpointing == "full" else []
     said += [f"{run.attention} attention"] if run.attention != "flash" else []
     said += ["chunked loss"] if run.chunked_loss else []

@@ -82,6 +82,7 @@ _READ: dict[str, tuple[tuple[str, Callable[[Any], Values]], ...]] = {
     "training.micro_batch": (("micro_batch", _count),),
     "training.accumulation": (("accumulation", _count),),
     "training.checkpointing": (("checkpointing", lambda value: _CHECKPOINTING.get(value, ())),),
+    "training.activation_offloading": (("checkpointing", lambda value: (True,) if value else ()),),
     "training.offload": (
         ("offload_optimizer", lambda value: _OFFLOAD_OPTIMIZER.get(value, ())),
         ("offload_param", lambda value: _OFFLOAD_PARAM.get(value, ())),

@@ -296,6 +296,7 @@ class Training(Value):
         "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
     )
     reentrant: bool | None = fact("torch's reentrant kind recomputes; null: for QLoRA at stage 3.", default=None)
+    activation_offloading: bool = fact("What autograd keeps waits in the node's RAM, as TRL moves it.", default=False)
     attention: str = fact(
         "Attention kernel; it decides what is kept for backward.", default="flash", choices=("flash", "sdpa", "eager")
     )
@@ -354,9 +355,7 @@ class Training(Value):
         default=None, minimum=1, below=MOST_TOKENS,
     )  # fmt: skip
     lora_rank: int = fact("Rank of the adapters.", default=16, minimum=1)
-    lora_targets: tuple[str, ...] = fact(
-        "Which matrices get adapters: all-linear, or names such as q_proj.", default=("all-linear",)
-    )
+    lora_targets: tuple[str, ...] = fact("Matrices with adapters: all-linear, or names.", default=("all-linear",))
     lora_dropout: float = fact(
         "Probability with which an adapter drops an element of its input.", default=0.0, minimum=0, below=1
     )

@@ -47,7 +47,9 @@ CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed"
 _METHODS = ("full", "lora", "qlora")
 _MAY_BE_OPEN = ("target_len", "mean_len", "empty_cache_steps", "evaluation")
 _OF_4_BITS = ("double_quantization", "kbit_fp32")
-_AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", *_OF_4_BITS, "zero_init", "chunked_loss")
+_AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", *_OF_4_BITS, "zero_init", "chunked_loss",
+              "activation_offloading")  # fmt: skip
+_SAID = ("target_len", "mean_len", "attention", "method", "lora_rank", "lora_targets")  # or, nowhere, as wished
 # The constraint that stops a simulation, forced or not: it chunks a loss as Liger does, and in no other way.
 CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
 _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
@@ -67,6 +69,7 @@ class Options:
         mean_len: Tokens of a sequence in the mean; None: all have `seq_len`, which else is the longest.
         attention, checkpointing: The attention kernel, one of ATTENTION, and one of CHECKPOINTING.
         reentrant: That is torch's reentrant kind; of a plan also where its release needs it.
+        activation_offloading: What autograd keeps waits in the node's RAM.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         lora_fp32, double_quantization, kbit_fp32: As in Training.
         zero_init: At stage 3 the model is made under zero.Init.
@@ -91,6 +94,7 @@ class Options:
     attention: str | None = None
     checkpointing: str | None = None
     reentrant: bool = False
+    activation_offloading: bool | None = None
     method: str | None = None
     lora_rank: int | None = None
     lora_targets: tuple[str, ...] | None = None
@@ -173,6 +177,7 @@ class Request:
             "attention": run.attention,
             "checkpointing": CHECKPOINTING[run.checkpointing or "none"],
             "reentrant": run.reentrant,
+            "activation_offloading": bool(run.activation_offloading),
             "dtype": DTYPES[run.dtype or "bf16"],
             "method": run.method,
             "chunked_loss": run.chunked_loss,
@@ -224,14 +229,9 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
     decided = attrs.evolve(
         options,
         seq_len=options.seq_len or job.seq_len,
-        target_len=options.target_len or wishes.target_len,
-        mean_len=options.mean_len or wishes.mean_len,
-        attention=options.attention or wishes.attention,
+        **{name: getattr(options, name) or getattr(wishes, name) for name in _SAID},
         checkpointing=options.checkpointing or ("full" if chosen.checkpointing else "none"),
         reentrant=options.reentrant or reenters(wishes, chosen.stage, job.version),
-        method=options.method or wishes.method,
-        lora_rank=options.lora_rank or wishes.lora_rank,
-        lora_targets=options.lora_targets or wishes.lora_targets,
         **{name: getattr(wishes if getattr(options, name) is None else options, name) for name in _AS_WISHED},
         older_loss=older_loss(job.model),
         liger_kernels=job.model.liger_kernels,

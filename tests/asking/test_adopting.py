@@ -404,14 +404,25 @@ def test_adapters_are_read_as_each_program_names_them(tmp_path: Path, text: str,
 
 @pytest.mark.parametrize(
     "text",
-    ["activation_offloading: true", "gradient_checkpointing: offload", "use_gradient_checkpointing: unsloth"],
+    ["activation_offloading: disk", "gradient_checkpointing: offload", "use_gradient_checkpointing: unsloth"],
 )
 def test_activations_that_leave_the_gpu_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "train.yaml").write_text(f"per_device_train_batch_size: 1\n{text}\n", "utf-8")
-    with pytest.raises(DsgenError, match="node's RAM is not counted"):
+    with pytest.raises(DsgenError, match="only TRL's is counted"):
         read_arguments(str(tmp_path / "train.yaml"))
     (tmp_path / "train.yaml").write_text("per_device_train_batch_size: 1\nactivation_offloading: false\n", "utf-8")
     assert read_arguments(str(tmp_path / "train.yaml")).fields == {"micro_batch": 1}
+
+
+def test_activations_that_trl_moves_are_read_beside_checkpointing_alone(tmp_path: Path) -> None:
+    """TRL's SFTConfig and Axolotl have the argument."""
+    (tmp_path / "train.yaml").write_text("activation_offloading: true\ngradient_checkpointing: true\n", "utf-8")
+    fields = read_arguments(str(tmp_path / "train.yaml")).fields
+
+    assert (fields["activation_offloading"], fields["checkpointing"]) == (True, "full")
+    (tmp_path / "train.yaml").write_text("activation_offloading: true\ngradient_checkpointing: false\n", "utf-8")
+    with pytest.raises(DsgenError, match="beside gradient_checkpointing: true alone"):
+        read_arguments(str(tmp_path / "train.yaml"))
 
 
 def test_a_batch_that_nobody_said_is_noted_and_one_that_is_said_is_not() -> None:

@@ -236,30 +236,33 @@ def _smaller(asked):
 
 
 ON_T4S = {"training.method": "qlora", "cluster.gpus": 2}
-BOTH_OPTIONS = "--chunked-loss --kbit-fp32 never"
+ALL_OPTIONS = "--chunked-loss --activation-offloading --kbit-fp32 never"
 
 
-def test_two_changes_at_once_are_offered_where_neither_alone_surely_fits_without_an_offload(make_job):
+def test_several_changes_at_once_are_offered_where_neither_alone_surely_fits_without_an_offload(make_job):
     asked = plan(make_job("t4-16g", "qwen2.5-14b", **ON_T4S))
     told = {offer.change.option: offer for offer in offers(asked)}
-    said = {"training.chunked_loss": True, "training.kbit_fp32": "never"}
-    both = plan(make_job("t4-16g", "qwen2.5-14b", **ON_T4S, **said)).chosen
+    said = {"training.chunked_loss": True, "training.activation_offloading": True, "training.kbit_fp32": "never"}
+    every = plan(make_job("t4-16g", "qwen2.5-14b", **ON_T4S, **said)).chosen
 
     assert not asked.chosen.sure
-    assert [*told] == ["--kbit-fp32 never", "--chunked-loss", BOTH_OPTIONS]
+    assert [*told] == ["--kbit-fp32 never", "--chunked-loss", ALL_OPTIONS]
     assert told["--kbit-fp32 never"].surer
     assert offloaded(told["--kbit-fp32 never"].chosen.strategy) > 0
     assert not told["--chunked-loss"].chosen.sure
-    assert told[BOTH_OPTIONS].chosen.strategy == both.strategy
-    assert told[BOTH_OPTIONS].gain == pytest.approx(both.speed / asked.chosen.speed - 1)
-    assert told[BOTH_OPTIONS].surer
-    assert told[BOTH_OPTIONS].plain
-    (line,) = [one for one in report.lines(tuple(told.values())) if one.startswith(f"with {BOTH_OPTIONS}, ")]
+    assert told[ALL_OPTIONS].chosen.strategy == every.strategy
+    assert told[ALL_OPTIONS].gain == pytest.approx(every.speed / asked.chosen.speed - 1)
+    assert told[ALL_OPTIONS].surer
+    assert told[ALL_OPTIONS].plain
+    (line,) = [one for one in report.lines(tuple(told.values())) if one.startswith(f"with {ALL_OPTIONS}, ")]
     assert ", and without prepare_model_for_kbit_training" in line
     assert line.endswith("no offload, surely fits")
     (alone,) = [one for one in report.lines(tuple(told.values())) if one.startswith("with --chunked-loss, ")]
     assert alone.endswith("no offload, may not fit")
-    assert report.data(tuple(told.values()))[2]["also"] == [{"field": "kbit_fp32", "value": "never"}]
+    assert report.data(tuple(told.values()))[2]["also"] == [
+        {"field": "activation_offloading", "value": True},
+        {"field": "kbit_fp32", "value": "never"},
+    ]
 
 
 @pytest.mark.parametrize(

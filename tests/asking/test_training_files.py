@@ -118,7 +118,7 @@ def test_of_several_trainings_in_a_script_that_differ_none_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument", ["gradient_checkpointing: offload", "gradient_checkpointing: unsloth", "activation_offloading: true"]
+    "argument", ["gradient_checkpointing: offload", "gradient_checkpointing: unsloth", "activation_offloading: legacy"]
 )
 def test_what_moves_activations_away_is_refused_and_not_left_out(argument: str) -> None:
     """A file of which nothing counted would be said to train all weights."""

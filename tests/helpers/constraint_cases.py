@@ -173,6 +173,15 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
     "autotp-and-heads": (Case(tp=8, model="gemma-3-4b"), {"tp": 4}),
     "autotp-at-stage-0": (Case(tp=2, stage=0), {"stage": 1}),
     "autotp-at-stage-3": (Case(tp=2, stage=3, deepspeed="0.19.3"), {"deepspeed": "0.19.4"}),
+    "activation-offloading-reentrant": (
+        Case(wishes={"activation_offloading": True, "reentrant": True}),
+        {"wishes": {"activation_offloading": True}},
+    ),
+    "activation-offloading-with-autotp": (
+        Case(tp=2, stage=1, wishes={"activation_offloading": True}),
+        {"tp": 1},
+    ),
+    "activation-offloading-of-encoder": (Case(model="t5", wishes={"activation_offloading": True}), {"model": "1b"}),
     "adapters-of-experts-at-stage-3": (
         Case(model="deepseek-v3", stage=3, gpus=64, hardware="b200-180g", wishes={"method": "lora"}),
         {"wishes": {"method": "lora", "lora_targets": ("o_proj",)}},

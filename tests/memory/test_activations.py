@@ -89,6 +89,7 @@ def test_a_call_leaves_nothing_behind():
                 64,
                 False,
                 False,
+                False,
             )
         assert gc.collect() == 0
     finally:
@@ -98,9 +99,10 @@ def test_a_call_leaves_nothing_behind():
 def lived(shape, checkpointing, method):
     """What a model's run holds, not from the cache; at stage 3, where moments tell their places."""
     whole._head.cache_clear()
+    whole._recorded_head.cache_clear()
     whole._recorded.cache_clear()
     settings = ("bf16", "eager", 64, 1, method, checkpointing, False, 8, ("all-linear",), method != "full", True)
-    return whole._activations.__wrapped__(shape, *settings, False, False, False, 64, False, False)
+    return whole._activations.__wrapped__(shape, *settings, False, False, False, 64, False, False, False)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "lora_fp32": bool,
     "seq_len": int,
     "chunked_loss": bool,
+    "activation_offloading": bool,
     "liger_kernels": bool,
     "attention": str,
     "reentrant": bool,

@@ -38,6 +38,7 @@ _MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
 _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
 
 _LOSS, _PACKED = "a chunked loss", "without peft's prepare_model_for_kbit_training, which makes fp32 of embeddings"
+_AWAY = "activations that wait in the node's RAM (activation_offloading of TRL or Axolotl)"
 _AGAIN = "reentrant checkpointing, whose forward keeps no gathered 4-bit weights"
 _ADAPTED = {"lora": "training adapters", "qlora": "training adapters over a base in 4 bit"}
 _SMALLER = {"full": ("lora", "qlora"), "lora": ("qlora",), "qlora": ()}  # what takes less than a method, in general
@@ -233,7 +234,9 @@ def _trained_otherwise(question: Question) -> Iterator[Change]:
     if training.method == "qlora" and lifts(training, question.strategy.stage):
         packed["kbit_fp32"] = "never"
     made = [_trained(question, loss, _LOSS), _trained(question, packed, _PACKED)]
-    if made == [None, None] and loss and packed:
+    if question.strategy.checkpointing and not training.activation_offloading:
+        made.append(_trained(question, {"activation_offloading": True}, _AWAY))
+    if not any(made) and loss and packed:
         made.append(_trained(question, loss | packed, f"{_LOSS}, {_PACKED}"))
     yield from (change for change in made if change is not None)
     adapted = (

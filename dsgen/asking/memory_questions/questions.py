@@ -47,6 +47,7 @@ _WISHES = {
     "optimizer": "optimizer",
     "attention": "attention",
     "chunked loss": "chunked_loss",
+    "activation offloading": "activation_offloading",
     "liger kernels": "liger_kernels",
     "reentrant": "reentrant",
     "expandable segments": "expandable_segments",
@@ -62,6 +63,7 @@ _WISHES = {
 }
 _QUIET: Mapping[str, tuple[Any, ...]] = {
     "liger_kernels": (None,),
+    "activation_offloading": (False,),
     "reentrant": (None, False),
     "lora_train_embeddings": (False,),
     "lora_fp32": (True,),

@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "attention": "flash",
     "checkpointing": False,  # True: Hugging Face's; "deepspeed": deepspeed.checkpointing in Hugging Face's blocks
     "reentrant": False,  # True: Hugging Face's checkpointing is torch's reentrant kind
+    "activation_offloading": False,  # what autograd keeps waits in RAM, as TRL's activation_offloading moves it
     "method": "full",
     "lora_rank": 16,
     "lora_targets": ["all-linear"],  # or names of modules, as peft takes them
@@ -109,7 +110,7 @@ def _is_count(value: Any) -> bool:
 def _switches(asked: dict[str, Any]) -> None:
     """Keys that are no counts: on, off, a list of names, a probability."""
     names = ("chunked_loss", "double_quantization", "every_pass", "lora_fp32", "lora_train_embeddings", "reentrant")
-    for name in (*names, "time", "zero_init"):
+    for name in (*names, "activation_offloading", "time", "zero_init"):
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
     older = asked["older_loss"]

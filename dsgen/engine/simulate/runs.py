@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import gc
@@ -12,6 +13,7 @@ import torch
 
 from dsgen.engine.serving import ask_cpu_once
 from dsgen.engine.simulate import (
+    activation_offloading,
     adapters,
     attention,
     checkpoint_files,
@@ -59,8 +61,9 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
     with devices.fake_mode(), recorder:
         engine = _initialize(request, config, recorder)
+        away = activation_offloading.OffloadedActivations(recorder) if request["activation_offloading"] else None
         for step in range(1, request["steps"] + 1):
-            _train(request, engine, recorder, step)
+            _train(request, engine, recorder, step, away)
         if request["checkpoint"]:
             engines = [engine]
             del engine
@@ -154,6 +157,8 @@ def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recor
     patches.no_input_check(engine)
     widths, recorder.head_shape = models.head(engine.module)  # AutoTP may have cut the head
     recorder.vocabularies |= widths
+    if request["activation_offloading"]:
+        activation_offloading.head_stays(models.base(engine.module))
     if request["checkpointing"] == checkpointing.DEEPSPEED:
         checkpointing.use_deepspeed(engine, models.base(engine.module), request["config"])
     for parameter in _trainable(engine.module):
@@ -180,8 +185,10 @@ def _gradient(recorder: Recorder, gradient: Any) -> None:
     recorder.claim(gradient, "gradients")
 
 
-def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) -> None:
+def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int, away: Any) -> None:
     """One optimizer step: forward and backward of every micro-batch, but for those that would do the same once more.
+
+    What autograd keeps meanwhile is `away`, unless that is None.
 
     Of a pass's number the engine asks no more than whether it is the last one, which reduces and steps: that one runs.
     """
@@ -193,7 +200,10 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
     micro_batch = 1
     while micro_batch <= accumulation:
         starts.append(recorder.start())
-        _pass(request, engine, recorder, micro_batch)
+        with away or contextlib.nullcontext():
+            if away is not None and _imports_bitsandbytes(request):  # then TRL empties the allocator's cache
+                recorder.ledger.emptied()
+            _pass(request, engine, recorder, micro_batch)
         left = accumulation - micro_batch - 1
         if left > 0 and len(starts) > 1 and not request["every_pass"] and recorder.repeat(starts[-2], starts[-1], left):
             engine.micro_steps += left
@@ -203,6 +213,10 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
     _end(recorder, engine.module, engine)
     if request["evaluation"] is not None:
         _evaluate(request, engine, recorder)
+
+
+def _imports_bitsandbytes(request: dict[str, Any]) -> bool:
+    return bool(request["method"] == "qlora" or request["own_optimizer"] == eight_bits.NAME)
 
 
 def _evaluate(request: dict[str, Any], engine: Any, recorder: Recorder) -> None:

@@ -35,13 +35,13 @@ def backward(tape: Tape, result: Tensor) -> int:
             steps.append(position)
         if not asked and node.saved is not None:
             asked = len(steps)
-        given = buffers.pop(node)
+        given, begun = buffers.pop(node), len(steps)
         made = node.back(*given)
         ran = len(steps)
         _fit(tape, made, node)
         done = len(steps)
         for storage in node.saved or ():  # a checkpoint drops what it made again as soon as it is asked for it
-            storage.again, storage.kept = ran, done
+            storage.again, storage.until, storage.kept, storage.needed = ran, storage.kept, done, begun
         tape.hold(*given)
         leaves: list[Storage] = []  # AccumulateGrad is a node of its own, and runs when this one is done
         for gradient, edge in zip(made, node.edges, strict=True):

@@ -233,7 +233,9 @@ class Execution(NamedTuple):
         vocabulary = self.model.vocab_size
         if self.tp == 1 or not self.splits_head:
             tape.fetch()
+            tape.stays = True
             made = self.linear(tape, hidden, vocabulary, bias=bias, head=True)
+            tape.stays = False
             tape.used()
             return self._adapted(tape, hidden, made, False) if self.adapts_head else made
         tape.fetch()

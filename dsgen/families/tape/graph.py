@@ -45,15 +45,18 @@ class Storage:
         last: Steps after which no operator reads them and no name refers to them.
         kept: Steps after which no node keeps them for its backward; 0 if none does.
         again: The same under checkpointing, where they are made again for that.
+        needed: Steps before the last of these nodes runs, which was the first to keep them.
+        until: Steps after which the others have run; 0 where there are none.
+        returns: They come back from the node's RAM.
         product: Whether they are the result of a product of matrices.
     """
 
-    __slots__ = ("again", "each", "fixed", "kept", "kind", "last", "product")
+    __slots__ = ("again", "each", "fixed", "kept", "kind", "last", "needed", "product", "returns", "until")
 
     def __init__(self, kind: int, fixed: int, each: int, last: int) -> None:
         self.kind, self.fixed, self.each, self.last = kind, fixed, each, last
-        self.kept = self.again = 0
-        self.product = False
+        self.kept = self.again = self.needed = self.until = 0
+        self.product = self.returns = False
 
 
 class Delivery(NamedTuple):

@@ -33,6 +33,9 @@ class Walker(Protocol[_Kept_co, _Place]):
     def end_again(self, position: _Place) -> None:
         """Backward goes on there."""
 
+    def end_first(self) -> None:
+        """The node that made forward run again has ended."""
+
 
 class Lifetimes(NamedTuple):
     """What is alive when.
@@ -70,6 +73,7 @@ class Record(NamedTuple):
         entry: What goes in.
         result: What forward makes, which the next part of the model goes on with.
         entered: The gradients of what went in, which the part before goes on with.
+        saves: What nodes keep, each time, as the tape has it.
     """
 
     steps: list[Step]
@@ -80,15 +84,19 @@ class Record(NamedTuple):
     entry: Storage | None
     result: Storage | None
     entered: Sequence[Tensor]
+    saves: Sequence[Storage]
 
     def once(self) -> Lifetimes:
         """Nodes keep from forward what they need in backward."""
         alive = _Alive(self.told)
         return alive.lifetimes(self.walk(alive, again=False), self.entry is not None and self.entry.kept > 0)
 
-    def again(self, reentrant: bool = False) -> Lifetimes:
-        """Nodes keep nothing, and what went in stays until the end; `reentrant` as in `walk`."""
-        alive = _Alive(self.told)
+    def again(self, reentrant: bool = False, behind: Size = (0, 0)) -> Lifetimes:
+        """Nodes keep nothing, and what went in stays until the end; `reentrant` as in `walk`.
+
+        `behind` is what came back from RAM for the block behind, and is there until the first node has ended.
+        """
+        alive = _Alive(self.told, behind)
         return alive.lifetimes(self.walk(alive, again=True, reentrant=reentrant), True)
 
     def walk(self, seen: Walker[_Kept_co, _Place], again: bool, reentrant: bool = False) -> _Kept_co:
@@ -126,7 +134,10 @@ class Record(NamedTuple):
         place = seen.begin_again()
         seen.over(more, _gone(more, ((one, one.last) for one in made if not one.again)))
         seen.end_again(place)
-        seen.over(steps[asked:], gone[asked:])
+        first = min((one.kept for one in self.saves if one.kept > asked), default=asked)
+        seen.over(steps[asked:first], gone[asked:first])
+        seen.end_first()
+        seen.over(steps[first:], gone[first:])
         return ended
 
     def _reenter(self, seen: Walker[_Kept_co, _Place]) -> None:
@@ -176,8 +187,8 @@ def _gone(steps: Sequence[Step | None], lives: Iterable[tuple[Storage, int]]) ->
 class _Alive:
     """Bytes of each kind that are alive while steps pass, and the moments of that."""
 
-    def __init__(self, told: bool) -> None:
-        self.told = told
+    def __init__(self, told: bool, behind: Size = (0, 0)) -> None:
+        self.told, self.behind = told, behind
         self.way, self.position = FORWARD, START
         self.fixed, self.each = [0, 0, 0, 0], [0, 0, 0, 0]
         self.handed = self.last = 0
@@ -216,6 +227,7 @@ class _Alive:
         fixed, each = self.fixed, self.each
         kept, logits = ((fixed[kind], each[kind]) for kind in (ACTIVATIONS, LOGITS))
         forward, self.moments = self.moments, []
+        self._beside(1)
         self._turn(BACKWARD)
         return kept, logits, fixed[GRADIENTS], forward
 
@@ -232,6 +244,15 @@ class _Alive:
             self._record()
         self._turn(BACKWARD)
         self.position = position
+
+    def end_first(self) -> None:
+        """What was there for the block behind is gone."""
+        self._record()
+        self._beside(-1)
+
+    def _beside(self, times: int) -> None:
+        self.fixed[ACTIVATIONS] += times * self.behind[0]
+        self.each[ACTIVATIONS] += times * self.behind[1]
 
     def lifetimes(self, ended: _Ended, keeps_input: bool) -> Lifetimes:
         """All of it, at the end of backward."""

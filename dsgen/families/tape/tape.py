@@ -56,6 +56,7 @@ class Tape:
         steps: What happens, in order: a storage is made; another position is reached; a gradient is handed over.
         stop: The step by which everything has been made that is kept: a checkpoint runs forward again until there.
         seeds: Tensors whose gradients others have brought before backward begins.
+        saves: What nodes keep, in the order in which they were made, each time; not of those for which it `stays`.
         whole: What runs is gathered whole: no matrix of it is fetched by itself, and its gradients are taken together,
             in order of this number and then of use; 0 outside such a module.
         works: It notes the work that operators are, as that of work.py does; this one does not.
@@ -69,6 +70,8 @@ class Tape:
         self.steps: list[Storage | Position | Delivery] = []
         self.stop = 0
         self.seeds: list[Tensor] = []
+        self.saves: list[Storage] = []
+        self.stays = False
         self.whole = 0
         self.position = START
         self.kind = ACTIVATIONS
@@ -119,6 +122,8 @@ class Tape:
 
     def _join(self, results: list[Tensor], edges: list[Any], saved: list[Storage] | None, back: Backward) -> None:
         node = Node(self.next(), edges, saved, back, len(results), self.position)
+        if saved and not self.stays:
+            self.saves += saved
         if self.whole:
             for edge in edges:
                 if isinstance(edge, Leaf):

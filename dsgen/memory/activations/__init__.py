@@ -16,6 +16,7 @@ from dsgen.families.tape.moments import (
 )
 from dsgen.memory.activations.executions import execution
 from dsgen.memory.activations.inference import evaluates, inference
+from dsgen.memory.activations.offloaded import Offloaded
 from dsgen.memory.activations.whole import Activations, BlockRun, Recorded, activations, recorded
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Activations",
     "Activity",
     "BlockRun",
+    "Offloaded",
     "Position",
     "Recorded",
     "Size",

@@ -10,6 +10,8 @@ from dsgen.memory.activations.recording import Recording
 __all__ = ["NOTHING", "backward", "first", "forward", "plus"]
 
 NOTHING: Size = (0, 0)
+# A tensor is on its way to RAM until so many more were kept (dsgen/engine/simulate/activation_offloading.py).
+STASH = 5
 
 
 def forward(
@@ -20,10 +22,12 @@ def forward(
     read: Size,
     referred: Size,
     beside: Sequence[Size] = (),
+    under_way: Size = NOTHING,
 ) -> tuple[Activity, ...]:
     """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss.
 
-    `beside` is what else is alive while each run passes, and until the logits are made.
+    `beside` is what else is alive while each run passes, and until the logits are made; `under_way` the input of a
+    block that is still on its way to RAM.
     """
     moments = [moment._replace(where="embedding") for moment in before]
     below, done = rest, 0
@@ -32,6 +36,7 @@ def forward(
             base = plus(below, stretch.kept, index)
             base = plus(base, referred) if done + index else base
             base = plus(base, beside[place]) if beside else base
+            base = plus(base, under_way, min(done + index, STASH - 1))
             moments += [_placed(moment, "block", base, 0, done + index) for moment in stretch.forward]
         below = plus(below, stretch.kept, count)
         done += count
@@ -50,11 +55,12 @@ def backward(
     waiting: int,
     head: int,
     shrinks: bool = False,
+    end: Recording | None = None,
 ) -> tuple[Activity, ...]:
     """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding.
 
     `head` is the bytes of the head's gradient where it is the last one until a block makes one; `shrinks` is as for
-    `front`.
+    `front`; `end` is the last block, where that is another in backward.
     """
     moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
     made, done = last.gradients, 0
@@ -63,7 +69,8 @@ def backward(
         for index in sorted({0, count - 1}):
             base = plus(below, stretch.kept, -index - 1)
             before = made + index * stretch.gradients
-            placed = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
+            run = stretch if end is None or done + index else end
+            placed = [_placed(moment, "block", base, before, done + index) for moment in run.backward]
             if head and not done + index:
                 placed = [one._replace(last=head) if one.gradients == before else one for one in placed]
             moments += placed

@@ -61,12 +61,17 @@ class Recording(NamedTuple):
         return cls.of(record(body, shape, vocabulary=vocabulary, told=told), again=again, shrinks=shrinks)
 
     @classmethod
-    def of(cls, run: Record, *, again: bool, reentrant: bool = False, shrinks: bool = False) -> "Recording":
-        """What a recorded run holds, with checkpointing (`again`), of the `reentrant` kind or not, or without."""
-        lived = run.again(reentrant) if again else run.once()
-        kept, logits, gradients, keeps_input, handed, forward, behind, arrivals = lived
+    def of(
+        cls, run: Record, *, again: bool, reentrant: bool = False, shrinks: bool = False, behind: Size = (0, 0)
+    ) -> "Recording":
+        """What a recorded run holds, with checkpointing (`again`), of the `reentrant` kind or not, or without.
+
+        `behind` is as for `Record.again`.
+        """
+        lived = run.again(reentrant, behind) if again else run.once()
+        kept, logits, gradients, keeps_input, handed, forward, back, arrivals = lived
         asks = len(run.steps) > run.forward
-        moments = front(forward), front(behind, shrinks), tuple(arrivals)
+        moments = front(forward), front(back, shrinks), tuple(arrivals)
         return cls(kept, logits, gradients, keeps_input, handed, *moments, asks)
 
 
@@ -87,6 +92,6 @@ def record(
     made = body(tape, hidden)
     tape.hold(made, None if vocabulary else hidden)
     forward = len(tape.steps)
-    tape.kind = TEMPORARIES
+    tape.kind, saves = TEMPORARIES, tape.saves[:]
     asked = backward(tape, made) if made.edge is not None else forward
-    return Record(tape.steps, forward, tape.stop, asked, told, hidden.storage, made.storage, entered)
+    return Record(tape.steps, forward, tape.stop, asked, told, hidden.storage, made.storage, entered, saves)

@@ -14,6 +14,7 @@ from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
 from dsgen.memory.activations.executions import execution
+from dsgen.memory.activations.offloaded import Offloaded, leaving, moved
 from dsgen.memory.activations.recording import Recording, record
 from dsgen.shapes.profiles import Model
 
@@ -57,6 +58,7 @@ class Activations(NamedTuple):
         forward: Moments of forward that can be its highest, whatever the micro-batch and the ZeRO stage.
         backward: The same for backward.
         first: When DeepSpeed gets the first gradient, which is fresh still.
+        offloaded: Tensors that a pass copies to the node's RAM.
     """
 
     inputs: Size
@@ -70,6 +72,7 @@ class Activations(NamedTuple):
     forward: tuple[Activity, ...]
     backward: tuple[Activity, ...]
     first: Activity
+    offloaded: tuple[Offloaded, ...] = ()
 
 
 def activations(
@@ -92,6 +95,7 @@ def activations(
     target_len: int | None = None,
     narrow: bool = False,
     reentrant: bool = False,
+    offloads: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -115,6 +119,7 @@ def activations(
         target_len: Tokens of a target, of a model with an encoder; as many as those of a sequence where it is None.
         narrow: Adapters are in 16 bits whatever made the model.
         reentrant: Blocks run again as torch's reentrant checkpointing does it; not followed behind an encoder.
+        offloads: What autograd keeps waits in the node's RAM; blocks run again, and there is no encoder.
 
     Raises:
         DsgenError: Targets that name no matrix; adapters that peft refuses or that a chunked loss does not train.
@@ -124,7 +129,7 @@ def activations(
     trains = embeddings and method != "full"
     again = reentrant and checkpointing
     thin = narrow or not zero3 or method != "lora"  # no other adapters are ever wide
-    return _activations(model, precision, attention, seq_len, *settings, trains, targets, thin, again)
+    return _activations(model, precision, attention, seq_len, *settings, trains, targets, thin, again, offloads)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -147,6 +152,7 @@ def _activations(
     target_len: int,
     narrow: bool,
     reentrant: bool,
+    offloads: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
     ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings, narrow)
@@ -172,17 +178,27 @@ def _activations(
     dense = model.dense_layers if model.experts else model.layers
     order = [(name, count) for name, count in forward.order(dense, model.layers - dense) if count]
     records = {name: _record(forward.body(name), on, hidden, True, told) for name, _ in order}
-    made = {name: Recording.of(one, again=checkpointing, reentrant=reentrant) for name, one in records.items()}
+    entering = whole if offloads else NOTHING  # of each block, on its way
+    ways_again: dict[str, Any] = {"again": checkpointing, "reentrant": reentrant, "behind": entering}
+    made = {name: Recording.of(one, **ways_again) for name, one in records.items()}
     runs = [(name, count, made[name]) for name, count in order]
+    if offloads:  # the inputs of blocks wait elsewhere
+        runs = [(name, count, stretch._replace(kept=NOTHING)) for name, count, stretch in runs]
     if not starts:
         plain = {name: _record(forward.body(name), on, hidden, False, told) for name, _ in order}
         runs = _first_apart(runs, plain)
-    last = _head(forward.head, on, hidden.rows, hidden.width, hidden.item, told, runs[-1][2].asks)
+    behind = forward.head, on, hidden.rows, hidden.width, hidden.item, told, runs[-1][2].asks, offloads
+    head, last = _recorded_head(*behind), _head(*behind)
+    end = None
+    if offloads and head.saves:  # what the first node behind it has kept came back last
+        end = Recording.of(records[order[-1][0]], **{**ways_again, "behind": size(head.saves[:1])})
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
-    extra = whole if hidden in referred and not runs[0][2].keeps_input else NOTHING
+    extra = whole if hidden in referred and (offloads or not runs[0][2].keeps_input) else NOTHING
+    if offloads and on.asks and referred[0].storage is hidden.storage:  # autograd refers to its leaf
+        rest = plus(rest, whole)
     trains = method == "full" or embeddings
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if trains else 0
     if model.tied_embeddings and on.splits_head:
@@ -196,6 +212,8 @@ def _activations(
     ends = [Activity(NOTHING, NOTHING, whole, positions, leaf)]
     if waiting:
         ends.append(Activity(NOTHING, NOTHING, NOTHING, positions, 2 * leaf))
+    ahead = course.forward(before, runs, last, during, plus(during, rest, -1), extra, under_way=entering)
+    left = whole if offloads and on.asks else NOTHING  # of the last pass: what moves activations refers to its graph
     return Activations(
         inputs=(0, INDEX * seq_len),
         asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item) if on.asks else NOTHING,
@@ -205,9 +223,10 @@ def _activations(
         outside=plus(rest, last.kept),
         tables=rest,
         blocks=_block_runs(runs),
-        forward=course.forward(before, runs, last, during, plus(during, rest, -1), extra),
-        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting, leaf if embeddings else 0),
+        forward=tuple(_beside(one, left) for one in ahead),
+        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting, leaf if embeddings else 0, end=end),
         first=course.first(last, runs[-1][2], plus(rest, blocks), waiting),
+        offloaded=moved(whole, on, head) if offloads else (),
     )
 
 
@@ -229,12 +248,12 @@ class Recorded(NamedTuple):
     asked: bool
 
 
-def recorded(on: Execution, checkpointing: bool, told: bool) -> Recorded | None:
+def recorded(on: Execution, checkpointing: bool, told: bool, offloads: bool = False) -> Recorded | None:
     """The stretches of a model as they are recorded; None of one with an encoder.
 
     Args:
         on: How it runs.
-        checkpointing, told: As for `activations`.
+        checkpointing, told, offloads: As for `activations`.
     """
     forward, model, first = family_of(on.model).forward, on.model, Tape()
     if isinstance(forward, Stacks):
@@ -250,7 +269,7 @@ def recorded(on: Execution, checkpointing: bool, told: bool) -> Recorded | None:
             blocks[place] = plain, False
             if len(plain.steps) > plain.forward:
                 break
-    head = _recorded_head(forward.head, on, hidden.rows, hidden.width, hidden.item, told, True)
+    head = _recorded_head(forward.head, on, hidden.rows, hidden.width, hidden.item, told, True, offloads)
     storages = dict.fromkeys(one.storage for one in (*saved, *read, *referred) if one.storage is not hidden.storage)
     beside = tuple(size([one]) for one in storages)
     return Recorded(size([hidden.storage]), beside, tuple(blocks), head, on.asks)
@@ -264,6 +283,12 @@ def _encoded(stacks: Stacks, on: Execution, target_len: int, checkpointing: bool
     return Activations(**{**values, "blocks": _block_runs(values["blocks"])})
 
 
+def _beside(moment: Activity, leaf: Size) -> Activity:
+    """A moment beside a leaf of autograd and its gradient."""
+    activations, temporaries = plus(moment.activations, leaf), plus(moment.temporaries, leaf)
+    return moment._replace(activations=activations, temporaries=temporaries) if leaf != NOTHING else moment
+
+
 def _block_runs(runs: list[tuple[str, int, Recording]]) -> tuple[BlockRun, ...]:
     return tuple(
         BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
@@ -271,15 +296,21 @@ def _block_runs(runs: list[tuple[str, int, Recording]]) -> tuple[BlockRun, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _head(head: Block, on: Execution, rows: Size, width: int, item: int, told: bool, asks: bool) -> Recording:
+def _head(
+    head: Block, on: Execution, rows: Size, width: int, item: int, told: bool, asks: bool, offloads: bool
+) -> Recording:
     """What comes behind the blocks, which is the same with checkpointing and without."""
-    return Recording.of(_recorded_head(head, on, rows, width, item, told, asks), again=False)
+    return Recording.of(_recorded_head(head, on, rows, width, item, told, asks, offloads), again=False)
 
 
-def _recorded_head(head: Block, on: Execution, rows: Size, width: int, item: int, told: bool, asks: bool) -> Record:
+@functools.lru_cache(maxsize=64)
+def _recorded_head(
+    head: Block, on: Execution, rows: Size, width: int, item: int, told: bool, asks: bool, offloads: bool
+) -> Record:
     vocabulary = (on.model.vocab_size, on.model.vocab_size // on.tp)
     shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
-    return record(_ready(head, on), shape, vocabulary=vocabulary, told=told)
+    made = record(_ready(head, on), shape, vocabulary=vocabulary, told=told)
+    return leaving(made, on.chunked) if offloads else made
 
 
 def _record(block: Block, on: Execution, hidden: Tensor, asks: bool, told: bool) -> Record:

@@ -8,15 +8,18 @@ from dsgen.families.tape.moments import BACKWARD, FORWARD
 from dsgen.memory.activations import execution, recorded
 from dsgen.memory.buckets import arrivals
 from dsgen.memory.replaying.gathering import Gathering
+from dsgen.memory.replaying.offloaded_inputs import COPIES, OffloadedInputs
 from dsgen.memory.replaying.requests import Handle, Requests
 from dsgen.memory.replaying.stretches import (
     BORN,
+    ENDED,
     FREED,
     HANDED,
     LEFT,
     LOST,
     NORMED,
     REACHED,
+    RETURNED,
     Happening,
     StretchRequests,
     stretch_requests,
@@ -24,6 +27,7 @@ from dsgen.memory.replaying.stretches import (
 from dsgen.memory.runs import Run
 from dsgen.memory.together import runs_of
 from dsgen.memory.trained import AFTER, BEFORE, narrow_adapters, trained
+from dsgen.strategies.buffers import EIGHT_BITS
 
 __all__ = ["ModelPasses", "ModelRequests", "Taker", "model_requests"]
 
@@ -39,6 +43,8 @@ class ModelRequests(NamedTuple):
         gradients: Those of the embedding and of what is beside it, in the order in which backward makes them.
         tied: The last of them is added to the head's, which waits for it.
         asked: What the embedding makes, and its gradient, stay until the next forward has ended.
+        offloads: What goes into a block waits in the node's RAM.
+        clears: Whoever moves it there empties the allocator's cache before each pass: bitsandbytes has been imported.
     """
 
     hidden: int
@@ -48,6 +54,8 @@ class ModelRequests(NamedTuple):
     gradients: tuple[int, ...]
     tied: bool
     asked: bool
+    offloads: bool
+    clears: bool
 
 
 class Taker(Protocol):
@@ -71,7 +79,7 @@ def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
     narrow = narrow_adapters(training)
     rest = (run.told and training.method != "full", run.single, training.lora_dropout > 0, embeds, narrow)
     on = execution(model, run.precision, training.attention, run.seq_len, run.tp, *ways, *rest)
-    made = recorded(on, run.checkpointing, run.told)
+    made = recorded(on, run.checkpointing, run.told, run.offloads)
     if made is None:
         return None
     kinds: dict[tuple[int, bool], StretchRequests] = {}  # equal blocks share a record
@@ -92,6 +100,8 @@ def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
         tuple(tensors.numels[index] * on.item for index in outer),
         tensors.tied and outer[-1:] == [tensors.table],
         made.asked,
+        run.offloads,
+        run.offloads and (training.method == "qlora" or training.optimizer == EIGHT_BITS),
     )
 
 
@@ -104,6 +114,7 @@ class ModelPasses:
         self._staying: list[Handle] = []  # what the loss of the last pass refers to
         self._waits = False  # whether the next gradient is that of a head that is the embedding too
         self._waiting: list[Handle] = []  # it, once it is there
+        self._away: OffloadedInputs | None = None
 
     def run(self, model: ModelRequests, taker: Taker) -> None:
         """One pass."""
@@ -111,6 +122,9 @@ class ModelPasses:
         stretches = (*model.blocks, model.head)
         requests.give(*self._staying)
         self._staying = []
+        if model.clears:
+            requests.empty_cache()
+        self._away = away = OffloadedInputs(requests, model.hidden, model.asked) if model.offloads else None
         if taker.gathering is not None:
             taker.gathering.embed()
         entry = first = requests.take(model.hidden)
@@ -121,7 +135,11 @@ class ModelPasses:
         for block, stretch in enumerate(stretches):
             place = block if block < len(model.blocks) else AFTER
             there = {stretch.entry: entry}
+            if away:
+                away.enter(entry, place == AFTER)
             self._play(stretch.forward, there, {stretch.result}, taker, place, FORWARD)
+            if away and place != AFTER:
+                there.pop(stretch.entry)
             entry = there.get(stretch.result, 0)
             held.append(there)
         taker.turn()
@@ -140,7 +158,7 @@ class ModelPasses:
         taker: Taker,
     ) -> Handle:
         """Backward through the stretches: the gradient of what the embedding has made."""
-        requests = self.requests
+        requests, away = self.requests, self._away
         gradient: Handle = 0
         last = len(held) - 1
         for block, (stretch, there) in reversed(list(enumerate(zip(stretches, held, strict=True)))):
@@ -153,9 +171,15 @@ class ModelPasses:
                     there[stretch.given] = gradient
                 self._waits = block == last and model.tied
                 place = block if block < last else AFTER
+                if away and block < last:
+                    there[stretch.entry] = away.bring()
                 self._play(stretch.backward, there, {stretch.passed}, taker, place, BACKWARD)
                 gradient = there.pop(stretch.passed, 0)
+                if away and block < last:
+                    away.leave(there.pop(stretch.entry))
             requests.give(*there.values())
+        if away:
+            away.go_on()
         return gradient
 
     def _play(
@@ -194,6 +218,11 @@ class ModelPasses:
             elif what == LOST:
                 if gathering is not None:
                     gathering.lose()
+            elif what == RETURNED:
+                there[one] = take(two, COPIES)
+            elif what == ENDED:
+                if self._away:
+                    self._away.go_on()
             elif thread in self._idle:
                 self._idle.remove(thread)
                 requests.set_aside(self.workspace)

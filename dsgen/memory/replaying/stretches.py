@@ -9,12 +9,13 @@ from dsgen.families.tape.lifetimes import Record, Step
 from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, BEGUN, FORWARD, Position
 from dsgen.families.tape.tape import LOGITS
 
-__all__ = ["ASKING", "BORN", "FREED", "HANDED", "LEFT", "LOST", "MULTIPLIED", "NORMED", "REACHED",
+__all__ = ["ASKING", "BORN", "ENDED", "FREED", "HANDED", "LEFT", "LOST", "MULTIPLIED", "NORMED", "REACHED", "RETURNED",
            "StretchRequests", "stretch_requests"]  # fmt: skip
 
 # A storage is made, or it is gone; a weight's gradient is handed over; a matrix is used, so stage 3 has gathered it, or
 # has been used; a norm begins, or the loss; the first product of matrices of forward or of backward has its result.
-BORN, FREED, HANDED, REACHED, LEFT, NORMED, LOST, MULTIPLIED = range(8)
+# The node of backward that has made forward run again has ended; a storage comes back from the node's RAM.
+BORN, FREED, HANDED, REACHED, LEFT, NORMED, LOST, MULTIPLIED, ENDED, RETURNED = range(10)
 ASKING = -1  # in place of matrices before it: a module of backward that asks for what the second forward makes
 Happening = tuple[int, int, int]  # which of them; the storage, or the way; bytes, or matrices of the block before it
 
@@ -63,7 +64,7 @@ class _Noted:
                     now.append((LOST, 0, 0))
                 self.made += 1
                 numbers[step] = self.made
-                now.append((BORN, self.made, step.fixed + step.each * micro_batch))
+                now.append((RETURNED if step.returns else BORN, self.made, step.fixed + step.each * micro_batch))
                 if step.product and not self.multiplied:
                     self.multiplied = True
                     now.append((MULTIPLIED, self.made, 0))
@@ -96,10 +97,10 @@ class _Noted:
     def leave_out_small(self) -> None:
         """Forget what is too small to be followed (`requests.Requests`): nothing else would be asked of it."""
         every = (*self.forward, *self.now)
-        small = {one for what, one, size in every if what == BORN and size <= SMALL_REQUEST}
+        small = {one for what, one, size in every if what in (BORN, RETURNED) and size <= SMALL_REQUEST}
         small -= {one for what, one, _ in every if what == HANDED}
         self.forward, self.backward = (
-            tuple(each for each in part if each[0] not in (BORN, FREED) or each[1] not in small)
+            tuple(each for each in part if each[0] not in (BORN, RETURNED, FREED) or each[1] not in small)
             for part in (self.forward, self.now)
         )
 
@@ -122,6 +123,10 @@ class _Noted:
         self.way, self.using = BACKWARD, position
         if position:
             self.now.append((REACHED, *position[1:]))
+
+    def end_first(self) -> None:
+        """The node that has asked has ended."""
+        self.now.append((ENDED, 0, 0))
 
 
 def stretch_requests(record: Record, again: bool, micro_batch: int, reentrant: bool = False) -> StretchRequests:

@@ -17,6 +17,7 @@ from dsgen.strategies.constraints.adapters import ADAPTERS, COPIES, EXPERTS
 from dsgen.strategies.constraints.constraint import BY, Constraint
 from dsgen.strategies.constraints.encoders import ENCODER_WISHES, ENCODERS
 from dsgen.strategies.constraints.keys import KEYS
+from dsgen.strategies.constraints.offloaded_activations import ACTIVATION_OFFLOADING
 from dsgen.strategies.constraints.setup import Keys, Setup, keys, of_layout
 from dsgen.strategies.constraints.tensor_parallelism import CHUNKED, DEGREE, TENSOR_PARALLELISM
 from dsgen.strategies.constraints.wishes import WISHES
@@ -28,11 +29,10 @@ __all__ = [
     "BY_CODE",
     "CONSTRAINTS",
     "DEGREE",
-    "ENCODERS",
-    "ENCODER_WISHES",
     "EXPERTS",
     "MASTERS",
     "OF_LAYOUTS",
+    "UNCOUNTED",
     "WISHES",
     "Constraint",
     "Keys",
@@ -46,9 +46,13 @@ __all__ = [
 ]
 
 # What a plan rejects a layout for, in the order in which it is asked: of several the first is said.
-OF_LAYOUTS: tuple[Constraint, ...] = (*PRECISION, *ZERO, *COPIES, *ENCODERS, *TENSOR_PARALLELISM)
+OF_LAYOUTS: tuple[Constraint, ...] = (
+    *PRECISION, *ZERO, *COPIES, *ENCODERS, *TENSOR_PARALLELISM, *ACTIVATION_OFFLOADING,
+)  # fmt: skip
 # The others hang on keys beside a strategy, or on wishes that no layout mends.
 CONSTRAINTS: tuple[Constraint, ...] = (*OF_LAYOUTS, *EXPERTS, *CHUNKED, *KEYS, *WISHES)
+# Whatever else is said of a config, its memory is not told with these.
+UNCOUNTED: tuple[Constraint, ...] = (*ADAPTERS, *ENCODER_WISHES, *ENCODERS, *ACTIVATION_OFFLOADING)
 MASTERS = tuple(item for item in CONSTRAINTS if item.about in ("masters", "states"))  # what is in 16 bits
 BY_CODE = MappingProxyType({item.code: item for item in CONSTRAINTS})
 
@@ -87,10 +91,13 @@ def cannot(job: Job, layout: Any) -> str | None:
 
 def _asked(at: Setup) -> tuple[Constraint, ...]:
     """Those of OF_LAYOUTS that may hold: a search asks them of every layout."""
-    return _groups(at.adapters and at.training.lora_train_embeddings, at.encoder, at.tp > 1)
+    wishes = at.training
+    copies = at.adapters and wishes.lora_train_embeddings
+    return _groups(copies, at.encoder, at.tp > 1, wishes.activation_offloading)
 
 
 @functools.cache
-def _groups(copies: bool, encoder: bool, split: bool) -> tuple[Constraint, ...]:
-    groups = ((PRECISION, True), (ZERO, True), (COPIES, copies), (ENCODERS, encoder), (TENSOR_PARALLELISM, split))
+def _groups(copies: bool, encoder: bool, split: bool, offloads: bool) -> tuple[Constraint, ...]:
+    groups = ((PRECISION, True), (ZERO, True), (COPIES, copies), (ENCODERS, encoder), (TENSOR_PARALLELISM, split),
+              (ACTIVATION_OFFLOADING, offloads))  # fmt: skip
     return tuple(item for group, there in groups if there for item in group)
