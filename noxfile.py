@@ -1,4 +1,6 @@
-"""Every check of the project as a session: `nox` runs what a change must pass, `nox -s everything` all, `nox -l` lists.
+"""Every check of the project as a session: `nox` runs what a change must pass, `nox -l` lists all.
+
+`nox -s everything` runs the rest of the proof, `nox -s thorough` what measures the tests themselves.
 
 Two sessions run at a time, the longest first: the proofs beside everything else, of that all tests of one Python. Their
 output is printed as each ends.
@@ -32,10 +34,10 @@ UNCOMPILED = "--no-compile"
 LAUNCH_SECONDS = 1800  # at most, for all real launches together
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
-# What `nox` runs, then what takes too long for it.
-EVERYTHING = ["proof", "tests-3.11", "golden", "tests-3.10", "tests-3.12", "tests-3.13", "docs", "typing", "lint",
-              "bench", "nightly", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch",
-              "cells", "releases", "coverage", "mutants"]  # fmt: skip
+# What takes too long for `nox`, the longest first: the rest of the proof, and what is asked of the tests themselves.
+EVERYTHING = ["cells", "operators", "launch", "releases", "nightly"]
+THOROUGH = ["coverage", "whole-3.10", "whole-3.12", "whole-3.13", "mutants"]
+PROOF_ENVIRONMENT = "proof-environment"  # the session that installs what those of EVERYTHING share
 
 # Tests start thousands of commands from the checkout: where nothing is written, each compiles all that it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -172,7 +174,7 @@ def proof(session: nox.Session) -> None:
     """The tests that start a real DeepSpeed, the schema of the release against the release itself, and the examples."""
     install_proof(session)
     schema_of_installed(session)
-    build_operators(session, "--common")
+    build_operators(session, Path(session.bin), "--common")
     # Not compiled when installed (UNCOMPILED): four processes would do it at once, each all of it.
     session.run("python", "-W", "ignore", "tests/helpers/compiled.py")
     session.run("pytest", "-m", "proof and not nightly", *TOGETHER, *session.posargs)
@@ -180,42 +182,50 @@ def proof(session: nox.Session) -> None:
         run_examples(session, Path(session.bin) / "python")
 
 
-@nox.session(python=PYTHON, default=False)
+@nox.session(name=PROOF_ENVIRONMENT, python=PYTHON, default=False)
+def proof_environment(session: nox.Session) -> None:
+    """What the sessions of `everything` share: a real DeepSpeed, installed once, before any of them starts."""
+    install_proof(session)
+    session.run("python", "-W", "ignore", "tests/helpers/compiled.py")  # as in `proof`
+
+
+@nox.session(venv_backend="none", default=False, requires=[PROOF_ENVIRONMENT])
 def nightly(session: nox.Session) -> None:
     """The proofs that show again, in other models, stages and frameworks, what one of `proof` shows."""
-    install_proof(session)
-    build_operators(session)
-    session.run("pytest", "-m", "proof and nightly", *TOGETHER, *session.posargs)
+    programs = enter_proof_environment(session)
+    build_operators(session, programs)
+    session.run(f"{programs}/pytest", "-m", "proof and nightly", *TOGETHER, *session.posargs)
 
 
-@nox.session(python=PYTHON, default=False)
+@nox.session(venv_backend="none", default=False, requires=[PROOF_ENVIRONMENT])
 def operators(session: nox.Session) -> None:
     """DeepSpeed's operators built as DeepSpeed builds them, and proofs of what each computes, swaps and resumes."""
-    install_proof(session)
-    session.run("python", "tests/helpers/operators.py")
-    session.run("pytest", "-m", "operators", *TOGETHER, *session.posargs)
+    programs = enter_proof_environment(session)
+    session.env["TORCH_EXTENSIONS_DIR"] += "_as_deepspeed"  # beside those that others build quickly
+    session.run(f"{programs}/python", "tests/helpers/operators.py")
+    session.run(f"{programs}/pytest", "-m", "operators", *TOGETHER, *session.posargs)
 
 
-@nox.session(python=PYTHON, default=False)
+@nox.session(venv_backend="none", default=False, requires=[PROOF_ENVIRONMENT])
 def cells(session: nox.Session) -> None:
     """Every start of the matrix, 200 cells one by one, and what is golden trained; `-- update` records the starts."""
-    install_proof(session)
+    programs = enter_proof_environment(session)
     if UPDATE in session.posargs:
-        session.run("python", "benchmarks/every_cell.py")
+        session.run(f"{programs}/python", "benchmarks/every_cell.py")
     else:
-        build_operators(session)
+        build_operators(session, programs)
         files = [f"tests/proving/test_{name}.py" for name in ("every_cell", "golden_trained", "resumed_elsewhere")]
-        session.run("pytest", *files, *TOGETHER, env={"DSGEN_CELLS_ALONE": "200"})
+        session.run(f"{programs}/pytest", *files, *TOGETHER, env={"DSGEN_CELLS_ALONE": "200"})
 
 
-@nox.session(python=PYTHON, default=False)
+@nox.session(venv_backend="none", default=False, requires=[PROOF_ENVIRONMENT])
 def releases(session: nox.Session) -> None:
     """What is rendered for DeepSpeed 0.14 to 0.18, started under each; `-- update` renders all of it and records."""
-    install_proof(session)
-    session.env.update(quick_compiler(Path(session.virtualenv.location), one_unit=False))
-    folder = str(Path(session.virtualenv.location) / "releases")
-    session.run("python", "benchmarks/release_environments.py", folder)
-    session.run("python", "benchmarks/every_release.py", folder, *update(session))
+    programs = enter_proof_environment(session)
+    session.env.update(quick_compiler(programs.parent, one_unit=False))
+    folder = str(programs.parent / "releases")
+    session.run(f"{programs}/python", "benchmarks/release_environments.py", folder)
+    session.run(f"{programs}/python", "benchmarks/every_release.py", folder, *update(session))
 
 
 @nox.session(python=PYTHON, default=False)
@@ -223,7 +233,7 @@ def coverage(session: nox.Session) -> None:
     """How much of dsgen/ tests and proofs run, branches and child processes included; pyproject.toml has the bound."""
     install_proof(session)
     session.install("-e", ".", *dependencies("coverage"))
-    build_operators(session)
+    build_operators(session, Path(session.bin))
     session.env["COVERAGE_FILE"] = str(
         Path(session.virtualenv.location) / "coverage"
     )  # create_tmp would move all temporary files
@@ -233,15 +243,15 @@ def coverage(session: nox.Session) -> None:
     session.run("coverage", "report")
 
 
-@nox.session(python=PYTHON, default=False)
+@nox.session(venv_backend="none", default=False, requires=[PROOF_ENVIRONMENT])
 def launch(session: nox.Session) -> None:
     """What `dsgen launch` writes, run: by real launchers, on two hosts of network namespaces, under a real Slurm."""
-    install_proof(session)
+    programs = enter_proof_environment(session)
     need_launchers(session)
-    build_operators(session)
+    build_operators(session, programs)
     root = [] if os.geteuid() == 0 else ["sudo", "--preserve-env=PATH,TORCH_EXTENSIONS_DIR"]  # it makes namespaces
     bound = ["timeout", "--signal=INT", f"{LAUNCH_SECONDS}"]  # as Ctrl-C, so that hosts and Slurm are ended
-    python = str(Path(session.bin) / "python")
+    python = str(programs / "python")
     session.run(
         *root, *bound, python, "-m", "pytest", "-m", "launch", "tests/launching", *session.posargs, external=True
     )
@@ -254,10 +264,16 @@ def mutants(session: nox.Session) -> None:
     session.run("python", "benchmarks/mutants.py", *session.posargs)
 
 
-@nox.session(python=PYTHON, default=False, requires=EVERYTHING)
+@nox.session(venv_backend="none", default=False, requires=EVERYTHING)
 def everything(session: nox.Session) -> None:
-    """All that can fail: what `nox` runs, and what takes too long for it. The nightly workflow runs this."""
-    session.log("everything has passed")
+    """The rest of the proof, which takes too long for `nox`: releases, the whole matrix, operators, real launches."""
+    session.log("the rest of the proof has passed")
+
+
+@nox.session(venv_backend="none", default=False, requires=THOROUGH)
+def thorough(session: nox.Session) -> None:
+    """What is asked of the tests themselves: how much they run and notice, and all of them on every Python."""
+    session.log("the tests have been measured")
 
 
 @nox.session(python=PYTHON, default=False)
@@ -400,6 +416,19 @@ def install_proof(session: nox.Session) -> None:
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
 
 
+def enter_proof_environment(session: nox.Session) -> Path:
+    """Let what a session without an environment of its own runs be of PROOF_ENVIRONMENT; the folder of its programs.
+
+    Two sessions run at a time. So it is installed by a session that they require, and never by one of them; operators
+    are built by whoever comes first, and `dsgen.engine.proof.locks` lets the other wait.
+    """
+    environment = session.cache_dir.resolve().with_name(PROOF_ENVIRONMENT)
+    programs = environment / "bin"
+    session.env["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    session.env["TORCH_EXTENSIONS_DIR"] = str(environment / "torch_extensions")
+    return programs
+
+
 def run_examples(session: nox.Session, python: Path) -> None:
     """The tests of each repository in examples/, with the pytest plugin of this dsgen."""
     for project in sorted((REPOSITORY / "examples").glob("*/pyproject.toml")):
@@ -407,10 +436,10 @@ def run_examples(session: nox.Session, python: Path) -> None:
         session.run(python, "-m", "pytest", "--dsgen", external=True)
 
 
-def build_operators(session: nox.Session, *which: str) -> None:
+def build_operators(session: nox.Session, programs: Path, *which: str) -> None:
     """DeepSpeed's operators, quickly: with little optimisation, and torch's header compiled once."""
-    session.env.update(quick_compiler(Path(session.virtualenv.location)))
-    session.run("python", "tests/helpers/operators.py", *which)
+    session.env.update(quick_compiler(programs.parent))
+    session.run(f"{programs}/python", "tests/helpers/operators.py", *which)
 
 
 def quick_compiler(environment: Path, one_unit: bool = True) -> dict[str, str]:

@@ -28,7 +28,7 @@ from dsgen.proving import sessions
 TESTS = Path(__file__).parent
 # Rooms and modules whose answers can differ between Pythons: readers of text, numbers as text, sums of floats, the
 # public face, what is golden, the system's words in errors. `nox` runs these on every Python, others on one. Of a test
-# with several cases each of the other Pythons runs a third, and they together all; `nox -s everything` runs all on all.
+# with several cases each of the other Pythons runs a third, and they together all; `nox -s thorough` runs all on all.
 ACROSS_PYTHONS = (
     "catalog",
     "cli/test_bad_files.py",

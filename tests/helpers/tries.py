@@ -7,7 +7,7 @@ import os
 __all__ = ["all_of_them", "tries"]
 
 _SHARE = 3  # of the examples, one in so many is tried on every change
-_ALL = "DSGEN_EXAMPLES"  # "all" in `nox -s whole`, which `nox -s everything` runs
+_ALL = "DSGEN_EXAMPLES"  # "all" in `nox -s whole`, which `nox -s thorough` runs
 
 
 def all_of_them() -> bool:

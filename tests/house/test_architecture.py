@@ -311,13 +311,34 @@ def sessions_named(name: str) -> list[str]:
     return found
 
 
-def test_everything_has_what_nox_runs_and_the_workflow_at_night_runs_it() -> None:
+def test_the_workflow_at_night_runs_every_session_that_can_fail_once() -> None:
     nightly = (REPOSITORY / ".github" / "workflows" / "nightly.yml").read_text("utf-8")
-    default, everything = default_sessions(), sessions_named("EVERYTHING")
+    contributing = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    default, everything, thorough = default_sessions(), sessions_named("EVERYTHING"), sessions_named("THOROUGH")
 
-    assert everything[: len(default)] == default
-    assert {f"whole-{python}" for python in sessions_named("PYTHONS") if python != "3.11"} < set(everything)
-    assert "run: nox -s everything\n" in nightly
+    together = [*default, *everything, *thorough]
+    assert len(together) == len(set(together))
+    assert {f"whole-{python}" for python in sessions_named("PYTHONS") if python != "3.11"} < set(thorough)
+    for name, sessions in (("everything", everything), ("thorough", thorough)):
+        listed = re.findall(rf"^\| `([\w-]+)` \|.*; in `{name}` \|", contributing, re.MULTILINE)
+        assert sorted(listed) == sorted({one.partition("-3.")[0] for one in sessions})
+    runs = re.findall(r"^ *- command: (.*)$", nightly, re.MULTILINE)
+    assert runs == ["nox", "nox -s everything", "nox -s thorough"]
+    assert "run: ${{ matrix.command }}\n" in nightly
+
+
+def test_a_session_without_an_environment_of_its_own_requires_the_one_that_is_installed_for_it() -> None:
+    """Two sessions run at a time: what each installed into the same environment would break what the other runs."""
+    tree = ast.parse((REPOSITORY / "noxfile.py").read_text("utf-8"))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+    for name in sessions_named("EVERYTHING"):
+        decorator, body = ast.unparse(functions[name].decorator_list[0]), ast.unparse(functions[name])
+        assert "venv_backend='none'" in decorator
+        assert "requires=[PROOF_ENVIRONMENT]" in decorator
+        assert "enter_proof_environment(session)" in body
+        assert ".install(" not in body
+        assert "install_proof(" not in body
 
 
 def test_what_can_differ_between_pythons_is_there() -> None:
