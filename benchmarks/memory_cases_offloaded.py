@@ -27,7 +27,7 @@ _ROWS: tuple[tuple[str, int, int, dict[str, Any], int, int, dict[str, Any]], ...
     ("llama-3.1-8b", 8, 2, {}, 4, 1, {"seq_len": 8192}),
     ("llama-3.2-1b", 1, 0, {}, 1, 2, {"seq_len": 65536, **_LOSS}),
     ("llama-3.2-1b", 2, 2, _STATES, 4, 1, {"seq_len": 4096, "precision": "fp32"}),
-    ("qwen2.5-7b", 4, 3, {}, 1, 1, {"seq_len": 65536, **_LORA, **_LOSS}),
+    ("qwen2.5-7b", 4, 3, {}, 1, 1, {"seq_len": 65536, **_LOSS}),
     ("qwen2.5-7b", 4, 2, {}, 1, 1, {"seq_len": 32768, **_QLORA, **_LOSS}),
     ("qwen2.5-7b", 4, 2, {}, 1, 1, {"seq_len": 65536, **_LORA, **_LOSS}),
     ("qwen3-8b", 8, 3, {}, 1, 1, {"seq_len": 65536, **_LOSS}),
@@ -35,7 +35,7 @@ _ROWS: tuple[tuple[str, int, int, dict[str, Any], int, int, dict[str, Any]], ...
     ("mistral-7b", 8, 1, {}, 2, 2, {"seq_len": 16384, **_LOSS}),
     ("gemma-2-2b", 1, 0, {}, 1, 1, {"seq_len": 16384, **_LORA}),
     ("gemma-2-2b", 8, 2, {}, 2, 1, {"seq_len": 16384, **_LOSS}),
-    ("mixtral-8x7b", 8, 3, {}, 1, 1, {"seq_len": 32768, **_LORA, **_LOSS}),
+    ("mixtral-8x7b", 8, 2, {}, 1, 1, {"seq_len": 32768, **_LORA, **_LOSS}),
 )
 
 

@@ -59,10 +59,9 @@ _KERNELS = {"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_a
             "sdpa": "sdpa", "eager": "eager", "disabled": "eager"}  # fmt: skip
 _SWITCHED = {"flash_attention": "flash", "sdp_attention": "sdpa", "eager_attention": "eager"}
 _EVERY_MATRIX = ("all", "all-linear")
-# Arguments that move what is kept for backward elsewhere in other ways than TRL's, and the values that ask for it:
-# Axolotl's, its older word (offload), and Unsloth's own checkpointing.
+# Arguments that move what is kept for backward in other ways than TRL's, and their values: Axolotl's, Unsloth's own.
 _OFFLOADS = {
-    "activation_offloading": ("legacy", "disk", "hidden_states"),
+    "activation_offloading": ("true", "True", "legacy", "disk", "hidden_states"),
     "gradient_checkpointing": ("offload", "offload_disk", "unsloth"),
     "use_gradient_checkpointing": ("unsloth",),
     "use_unsloth_gc": (True,),  # LLaMA-Factory's
@@ -235,16 +234,19 @@ def _told(values: Mapping[str, Any], path: str, model: str | None = None) -> Tra
         if any(values.get(name) == value for value in asking):
             raise mistake(
                 f"{name} is {show(values[name])}",
-                must="of ways to move activations to RAM only TRL's is counted, activation_offloading: true",
+                must="of what moves activations to the node's RAM only TRL's is counted",
                 where=path,
                 todo="Write gradient_checkpointing: true instead to see the run that keeps them on the GPU, and "
-                "activation_offloading: true beside it for one that moves them as TRL and Axolotl do.",
+                "activation_offloading: true beside it for one that moves them as TRL does.",
                 code="refused",
             )
     recomputes = values.get("gradient_checkpointing")
-    if values.get(_OFFLOADED) is True and programs.with_defaults(values).get("gradient_checkpointing") is not True:
-        what, must = f"{_OFFLOADED} is true", "it is counted beside gradient_checkpointing: true alone"
-        raise mistake(what, must=must, where=path, todo="Write gradient_checkpointing: true too.", code="refused")
+    if values.get(_OFFLOADED) is True:
+        must = "it is counted beside gradient_checkpointing: true alone"
+        if values.get("adapter"):
+            must = "not counted: Axolotl recomputes nothing of adapters then, and moves all that blocks keep"
+        if values.get("adapter") or programs.with_defaults(values).get("gradient_checkpointing") is not True:
+            raise mistake(f"{_OFFLOADED} is true", must=must, where=path, code="refused")
     if isinstance(recomputes, str) and recomputes not in (*_SWITCHES, *_OFFLOADS["gradient_checkpointing"]):
         raise mistake(
             f"gradient_checkpointing is {show(recomputes)}",

@@ -113,13 +113,13 @@ def _recomputes(program: str | None, values: Mapping[str, Any]) -> Iterator[tupl
 
     Axolotl takes that kind unless it trains on preferences, ms-swift beside DeepSpeed, TRL for adapters at stage 3,
     whatever its file says (sft_trainer.py of 1.10; at other stages nothing is gathered that it would let go). The
-    Trainer of transformers 5 takes the other one.
+    Trainer of transformers 5 takes the other one, and so do Axolotl and TRL beside activation_offloading, but for that.
     """
     if program == _LLAMA_FACTORY and values.get("gradient_checkpointing") is None:
         on = values.get("disable_gradient_checkpointing") is not True
         yield "gradient_checkpointing", on
         yield "use_reentrant_gc", values.get("use_reentrant_gc", on) is True
-    if values.get("gradient_checkpointing") is not True:
+    if values.get("gradient_checkpointing") is not True or values.get("activation_offloading") is True:
         return
     if program == TRL:
         yield from [("use_reentrant", True)] if values.get("load_in_4bit") is True else []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dsgen.jobs.job import Job
 from dsgen.jobs.releases import reenters as _reenters
 from dsgen.jobs.releases import why_reenters
 from dsgen.planning.planner import Plan
 
-__all__ = ["INPUTS", "OFFLOADING", "input_gradients", "kind_arguments", "offloading_code", "reason", "reenters"]
+__all__ = ["INPUTS", "OFFLOADING", "input_gradients", "kind_arguments", "offloading_code", "offloads", "reason",
+           "reenters"]  # fmt: skip
 
 INPUTS = "model.enable_input_require_grads()"
 OFFLOADING = "activation_offloading"  # the argument of TRL's SFTConfig and of Axolotl
@@ -26,6 +28,17 @@ def reason(plan: Plan) -> str:
     """Why it is this kind."""
     why = why_reenters(plan.job.training, plan.chosen.strategy.stage, plan.job.version)
     return why or "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
+
+
+def offloads(target: str, job: Job) -> bool:
+    """Whether a program of a framework moves activations as TRL does, and recomputes beside that.
+
+    Axolotl 0.18 wraps no block of a model with adapters then (loaders/model.py, _apply_activation_checkpointing);
+    LLaMA-Factory and ms-swift have no argument for it.
+    """
+    if target == "axolotl":
+        return job.training.method == "full"
+    return target not in ("llama-factory", "ms-swift")
 
 
 def offloading_code(target: str) -> str:

@@ -91,10 +91,11 @@ def trainer_arguments(target: str, config: Config, path: str, run: tuple[Argumen
             must=f"{target} fine-tunes decoders: take --target hf-trainer or accelerate",
             code="refused",
         )
-    if config.plan.job.training.activation_offloading and target != "axolotl":
+    if config.plan.job.training.activation_offloading and not recomputation.offloads(target, config.plan.job):
+        axolotl = "axolotl recomputes nothing of adapters where activations go to RAM, and moves all that blocks keep"
         raise mistake(
-            f"{target} has no argument that moves activations to RAM as TRL does",
-            must="the plan counts on it: take --target axolotl, or hf-trainer with TRL's SFTConfig",
+            axolotl if target == "axolotl" else f"{target} has no argument that moves activations to RAM as TRL does",
+            must="the plan counts on what TRL does: take --target hf-trainer with TRL's SFTConfig",
             todo="Or keep activations on the GPU: --no-activation-offloading.",
             code="refused",
         )

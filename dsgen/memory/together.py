@@ -144,12 +144,12 @@ def without_gradients(
     return _highest([(alive, live, 0) for alive, live in _among(there, moments, layers, False)]), there.size * only.left
 
 
-@functools.lru_cache(maxsize=4096)
 def offloaded(run: Run) -> tuple[Offloaded, ...]:
     """What a pass copies to the node's RAM."""
     return _active(run).offloaded
 
 
+@functools.lru_cache(maxsize=4096)
 def per_sequence(run: Run) -> int:
     """Bytes of activations, logits and temporaries that each sequence has at the moment that has most of them."""
     active = _active(run)

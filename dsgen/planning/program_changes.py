@@ -194,7 +194,7 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
     if not wishes.chunked_loss:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
     if not wishes.activation_offloading and _inputs_bytes(job) > LEAST_MOVED * job.hardware.usable_memory_bytes:
-        words = "activations that wait in the node's RAM (activation_offloading of TRL or Axolotl)"
+        words = "activations that wait in the node's RAM (TRL's activation_offloading)"
         yield ProgramChange("activation_offloading", True, words, True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)

@@ -48,7 +48,7 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
 
         lines.append(effect(plan).words)
     lines.append(needs.sentence(plan))
-    if change := _offer(plan):
+    if change := _offer(plan, target):
         lines.append(change)
     if rate := schedules.sentence(plan):
         lines.append(rate)
@@ -88,15 +88,19 @@ def _cautions(between: tuple[Later, ...]) -> Iterator[str]:
         yield from between_steps.cautions(between)
 
 
-def _offer(plan: Plan) -> str:
+def _offer(plan: Plan, target: str) -> str:
     """What the program could do otherwise, where the plan offloads or may not fit, and what a network that nodes of
-    these GPUs have would change where nobody named one; empty where nothing helps."""
+    these GPUs have would change where nobody named one; empty where nothing helps, or no program of the target can."""
     if plan.chosen.sure and not offloaded(plan.chosen.strategy) and not assumes(plan.job):
         return ""
     from dsgen.asking.plan_questions.offers import offers as offered  # most summaries have none
+    from dsgen.frameworks.recomputation import offloads
     from dsgen.report import offers
 
-    return next(map(offers.sentence, offered(plan)), "")
+    told = (
+        one for one in offered(plan) if "--activation-offloading" not in one.change.option or offloads(target, plan.job)
+    )
+    return next(map(offers.sentence, told), "")
 
 
 def headline(config: Config) -> str:

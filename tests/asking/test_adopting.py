@@ -425,6 +425,20 @@ def test_activations_that_trl_moves_are_read_beside_checkpointing_alone(tmp_path
         read_arguments(str(tmp_path / "train.yaml"))
 
 
+AWAY = "activation_offloading: true\ngradient_checkpointing: true\n"
+
+
+@pytest.mark.parametrize("program", ["base_model: a\nmicro_batch_size: 1\n", "loss_type: nll\nload_in_4bit: true\n"])
+def test_beside_offloaded_activations_axolotl_and_trl_recompute_by_the_other_kind(tmp_path: Path, program: str) -> None:
+    """Axolotl wraps blocks by itself then; TRL takes the reentrant kind at stage 3 alone, where that is refused."""
+    assert "reentrant" not in read_arguments(arguments(tmp_path, program + AWAY)).fields
+
+
+def test_axolotl_s_adapters_recompute_nothing_beside_offloaded_activations(tmp_path: Path) -> None:
+    with pytest.raises(DsgenError, match="recomputes nothing of adapters"):
+        read_arguments(arguments(tmp_path, f"base_model: a\nadapter: lora\n{AWAY}"))
+
+
 def test_a_batch_that_nobody_said_is_noted_and_one_that_is_said_is_not() -> None:
     """What is written for the Trainer leaves the batch to its arguments: adopted alone it has no such number."""
     noted = "leaves the batch to the program"

@@ -177,6 +177,10 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
         Case(wishes={"activation_offloading": True, "reentrant": True}),
         {"wishes": {"activation_offloading": True}},
     ),
+    "activation-offloading-of-adapters-at-stage-3": (
+        Case(stage=3, wishes={"method": "lora", "activation_offloading": True}),
+        {"stage": 2},
+    ),
     "activation-offloading-with-autotp": (
         Case(tp=2, stage=1, wishes={"activation_offloading": True}),
         {"tp": 1},

@@ -43,8 +43,9 @@ def test_without_checkpointing_nothing_of_it_is_counted_and_both_at_once_are_ref
         asked(activation_offloading=True, checkpointing="none")
     with pytest.raises(DsgenError, match="reentrant checkpointing"):
         asked(activation_offloading=True, reentrant=True)
-    with pytest.raises(DsgenError, match="reentrant checkpointing"):
-        asked(activation_offloading=True, method="qlora", gpus=2, zero_stage=3)
+    for method in ("lora", "qlora"):
+        with pytest.raises(DsgenError, match="reentrant"):
+            asked(activation_offloading=True, method=method, gpus=2, zero_stage=3)
 
 
 def test_ram_that_is_too_small_is_where_it_does_not_fit() -> None:
@@ -74,8 +75,11 @@ def test_the_copies_of_blocks_hide_behind_kernels_and_those_of_the_loss_do_not()
 
 def test_a_program_is_told_and_the_file_of_axolotl_has_it() -> None:
     wished = {**LONG, "activation_offloading": True}
-    made = dsgen.job_files(dsgen.render({**wished, "seq_len": 8192}), "axolotl")
+    whole = {"hw": "h100-80g", "gpus": 8, "model": "llama-3.1-8b", "activation_offloading": True}
+    made = dsgen.job_files(dsgen.render(whole), "axolotl")
     assert any("activation_offloading: true" in file.text for file in made.files)
+    with pytest.raises(DsgenError, match="recomputes nothing of adapters"):
+        dsgen.job_files(dsgen.render({**wished, "seq_len": 8192}), "axolotl")
     with pytest.raises(DsgenError, match="no argument that moves activations"):
         dsgen.job_files(dsgen.render({**wished, "seq_len": 8192}), "llama-factory")
     needs = {one.code: one for one in dsgen.needs({**wished, "seq_len": 8192}, "hf-trainer")}

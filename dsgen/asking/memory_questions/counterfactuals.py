@@ -38,7 +38,7 @@ _MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
 _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
 
 _LOSS, _PACKED = "a chunked loss", "without peft's prepare_model_for_kbit_training, which makes fp32 of embeddings"
-_AWAY = "activations that wait in the node's RAM (activation_offloading of TRL or Axolotl)"
+_AWAY = "activations that wait in the node's RAM (TRL's activation_offloading)"
 _AGAIN = "reentrant checkpointing, whose forward keeps no gathered 4-bit weights"
 _ADAPTED = {"lora": "training adapters", "qlora": "training adapters over a base in 4 bit"}
 _SMALLER = {"full": ("lora", "qlora"), "lora": ("qlora",), "qlora": ()}  # what takes less than a method, in general

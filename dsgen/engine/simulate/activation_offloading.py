@@ -176,6 +176,7 @@ def _same(tensor: Any) -> Any:
 
 @contextlib.contextmanager
 def on_stream(stream: devices.Stream) -> Iterator[None]:
+    """Let work and allocations belong to a stream."""
     before, devices.streams.current = devices.streams.current, stream
     try:
         yield

@@ -185,7 +185,7 @@ def _gradient(recorder: Recorder, gradient: Any) -> None:
     recorder.claim(gradient, "gradients")
 
 
-def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int, away: Any) -> None:
+def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int, away: Any = None) -> None:
     """One optimizer step: forward and backward of every micro-batch, but for those that would do the same once more.
 
     What autograd keeps meanwhile is `away`, unless that is None.

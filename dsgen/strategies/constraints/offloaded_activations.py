@@ -8,6 +8,7 @@ from dsgen.strategies.constraints.setup import Setup
 
 __all__ = ["ACTIVATION_OFFLOADING"]
 
+_GATHERS = 3  # the stage that gathers parameters
 _SOURCE = "docs/memory-agreement.md: what was held against the simulation"
 
 
@@ -29,6 +30,19 @@ ACTIVATION_OFFLOADING = (
         " when it runs again to RAM and back",
         source="torch/utils/checkpoint.py (2.13): CheckpointFunction.backward runs forward under the same hooks",
         todo="Recompute by the other kind (use_reentrant: false, --no-reentrant), or keep activations on the GPU.",
+    ),
+    Constraint(
+        code="activation-offloading-of-adapters-at-stage-3",
+        about="stage",
+        by="dsgen",
+        stops=False,
+        condition=lambda at: (
+            at.training.activation_offloading and at.adapters and at.stage == _GATHERS and not _reenters(at)
+        ),
+        reason="not counted: activation offloading of adapters at stage 3, where TRL recomputes by the reentrant kind,"
+        " which moves all that a block keeps when it runs again to RAM and back",
+        source="trl/trainer/sft_trainer.py (1.16): use_reentrant is True for a PeftModel at stage 3",
+        todo="Train them at stage 2, or keep activations on the GPU.",
     ),
     Constraint(
         code="activation-offloading-with-autotp",
