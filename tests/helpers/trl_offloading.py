@@ -41,7 +41,7 @@ def main() -> None:
 _DEVICE: dict[str, Any] = {
     "Stream": devices.Stream,
     "current_stream": lambda *_: devices.streams.current,
-    "stream": ours.on_stream,
+    "stream": devices.on_stream,
     "empty_cache": lambda: None,
 }
 

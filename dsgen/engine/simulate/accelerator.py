@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 
 from dsgen.engine.simulate import ops
-from dsgen.engine.simulate.devices import NAME, Event, Stream, streams
+from dsgen.engine.simulate.devices import NAME, Event, Stream, on_stream, streams
 
 __all__ = ["VirtualAccelerator"]
 
@@ -75,13 +75,8 @@ class VirtualAccelerator(CPU_Accelerator):  # type: ignore[misc]
     Stream = property(lambda self: Stream)
     Event = property(lambda self: Event)
 
-    @contextlib.contextmanager
-    def stream(self, stream: Any) -> Iterator[None]:
-        before, streams.current = streams.current, stream if isinstance(stream, Stream) else streams.current
-        try:
-            yield
-        finally:
-            streams.current = before
+    def stream(self, stream: Any) -> contextlib.AbstractContextManager[None]:
+        return on_stream(stream if isinstance(stream, Stream) else streams.current)
 
     def current_stream(self, device_index: int | None = None) -> Any:
         return streams.current

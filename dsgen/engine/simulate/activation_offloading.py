@@ -1,7 +1,5 @@
 """Activation offloading: what autograd keeps waits in the node's RAM, as TRL's `activation_offloading` moves it."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +8,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from dsgen.engine.simulate import devices
 from dsgen.engine.simulate.recorder import Recorder
 
-__all__ = ["OffloadedActivations", "head_stays", "on_stream"]
+__all__ = ["OffloadedActivations", "head_stays"]
 
 # Of TRL's OffloadActivations (trl/models/activation_offloading.py of 1.16, its defaults):
 LEAST_BYTES = 1024  # what is smaller stays
@@ -35,9 +33,8 @@ class OffloadedActivations(saved_tensors_hooks):  # type: ignore[misc]
         """`recorder` makes page-locked tensors, and is told what comes back."""
         self._recorder = recorder
         self._stream = devices.Stream()
-        self._node: Any = (
-            None  # the last that asked: its graph, and so a leaf that it ends in, lives on to the next pass
-        )
+        # The last that asked: its graph, and so a leaf of autograd that it ends in, lives on to the next pass.
+        self._node: Any = None
         self._clear()
         super().__init__(self._pack, self._unpack)
 
@@ -82,7 +79,7 @@ class OffloadedActivations(saved_tensors_hooks):  # type: ignore[misc]
         for old in [one for one in self._stash if one <= number - STASH]:
             self._let_go(old)
         self._stream.wait_stream(now)
-        with on_stream(self._stream):
+        with devices.on_stream(self._stream):
             if repeats:  # its storage alone is copied
                 source = torch.as_strided(tensor, (storage.size() // tensor.element_size(),), (1,), 0)
             else:
@@ -126,7 +123,7 @@ class OffloadedActivations(saved_tensors_hooks):  # type: ignore[misc]
         return tensor
 
     def _brought(self, copy: Any, view: tuple[Any, Any, Any]) -> Any:
-        with on_stream(self._stream):
+        with devices.on_stream(self._stream):
             tensor = torch.as_strided(copy.to(devices.NAME, non_blocking=True), *view)
         logits = bool(tensor.dim()) and tensor.shape[-1] in self._recorder.vocabularies
         self._recorder.claim(tensor, "logits and loss" if logits else "activations")
@@ -172,13 +169,3 @@ def head_stays(model: Any) -> None:
 
 def _same(tensor: Any) -> Any:
     return tensor
-
-
-@contextlib.contextmanager
-def on_stream(stream: devices.Stream) -> Iterator[None]:
-    """Let work and allocations belong to a stream."""
-    before, devices.streams.current = devices.streams.current, stream
-    try:
-        yield
-    finally:
-        devices.streams.current = before

@@ -12,7 +12,7 @@ from torch.utils import backend_registration
 
 from dsgen.engine.simulate.programs import Program
 
-__all__ = ["NAME", "Event", "Stream", "fake_mode", "register", "streams", "telling"]
+__all__ = ["NAME", "Event", "Stream", "fake_mode", "on_stream", "register", "streams", "telling"]
 
 NAME = "vgpu"
 
@@ -105,6 +105,16 @@ class Event:
 
 
 streams = _Streams()
+
+
+@contextlib.contextmanager
+def on_stream(stream: Stream) -> Iterator[None]:
+    """Let work and allocations belong to a stream."""
+    before, streams.current = streams.current, stream
+    try:
+        yield
+    finally:
+        streams.current = before
 
 
 class _Backend(backend_registration._DummyBackendModule):  # type: ignore[misc]
