@@ -13,6 +13,7 @@ from dsgen.deepspeed.surface import Surface
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.scenarios import is_scenario, layers, read
 from dsgen.linting import config_reader
+from dsgen.planning.assumptions import needed
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
 from dsgen.shapes.arguments import names_arguments, path_of
@@ -65,12 +66,19 @@ class Comparison:
         second: The other.
         differences: The keys whose values in force differ.
         written_out: The keys that one side leaves to DeepSpeed and the other writes with DeepSpeed's own default.
+        programs: What the program of each side must do and that of the other need not, where both were rendered.
     """
 
     first: Side
     second: Side
     differences: tuple[Difference, ...]
     written_out: tuple[Difference, ...] = ()
+    programs: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    @property
+    def differ(self) -> bool:
+        """Whether they differ in a key, or in what their programs must do."""
+        return bool(self.differences) or any(self.programs)
 
 
 def side(path: str) -> Side:
@@ -127,7 +135,15 @@ def compare(first: Side, second: Side) -> Comparison:
             known=any(known.key(path, _typed(one)) is not None for one in (first, second)),
         )
         (written_out if missing and known.key(path) is not None and _alike(*values) else differences).append(difference)
-    return Comparison(first, second, tuple(differences), tuple(written_out))
+    return Comparison(first, second, tuple(differences), tuple(written_out), _programs(first, second))
+
+
+def _programs(first: Side, second: Side) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What no key says."""
+    if first.config is None or second.config is None:
+        return (), ()
+    one, other = (tuple(item.words for item in needed(config.plan)) for config in (first.config, second.config))
+    return tuple(words for words in one if words not in other), tuple(words for words in other if words not in one)
 
 
 def _by_one_name(known: Surface, one: Side) -> Side:

@@ -17,7 +17,8 @@ __all__ = ["command"]
 def command(first: str, second: str, form: str) -> int:
     """Compare two configs or two scenarios, key by key, with reasons.
 
-    A and B are DeepSpeed configs or scenario files, in any mixture. Exit code 1 means that they differ.
+    A and B are DeepSpeed configs or scenario files, in any mixture. Of two scenarios it also says what their programs
+    must do, which no key does. Exit code 1 means that they differ.
     """
     import json
 
@@ -29,4 +30,4 @@ def command(first: str, second: str, form: str) -> int:
         emit(diff.text(comparison), "diff")
     else:
         emit(json.dumps(diff.data(comparison), indent=2), "json", nl=True)
-    return FOUND if comparison.differences else OK
+    return FOUND if comparison.differ else OK

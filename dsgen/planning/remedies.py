@@ -68,8 +68,8 @@ def _answer(job: Job, rejections: Sequence[Rejection]) -> _Answer:
         reasons = [f"{item.pin} leaves no strategy" for item in rejections if item.pin][:1]
     cause = ".\n  ".join(reasons[:3])
     ways = " or ".join(dict.fromkeys(f"drop {pin.override.path}" for pin in guilty))
-    out = f"It works if you {ways}." if ways else "Drop all but one of them."
-    return _Answer(f"{pins} {relation}", f"{cause}. {out}")
+    out = f" It works if you {ways}." if ways else " Drop all but one of them." if len(said) > 1 else ""
+    return _Answer(f"{pins} {relation}", f"{cause}.{out}")
 
 
 def _undivided(job: Job, total: int) -> _Answer:

@@ -34,9 +34,15 @@ def text(comparison: Comparison) -> str:
                 break_long_words=False,
             )
         )
+    if any(comparison.programs):
+        lines.append("what the program must do")
+        lines.extend(f"  - {words}" for words in comparison.programs[0])
+        lines.extend(f"  + {words}" for words in comparison.programs[1])
     total = len(comparison.differences)
     lines.append(
-        f"{total} key{'s' if total != 1 else ''} differ{'s' if total == 1 else ''}" if total else "no difference"
+        f"{total or 'no'} key{'s' if total != 1 else ''} differ{'s' if total == 1 else ''}"
+        if comparison.differ
+        else "no difference"
     )
     return "\n".join(lines) + "\n"
 
@@ -48,6 +54,7 @@ def data(comparison: Comparison) -> dict[str, Any]:
         "second": comparison.second.name,
         "differences": [_difference(item) for item in comparison.differences],
         "written_out_defaults": [_difference(item) for item in comparison.written_out],
+        "programs": [list(words) for words in comparison.programs],
     }
 
 

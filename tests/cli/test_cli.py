@@ -322,6 +322,18 @@ def test_diff_of_two_scenarios_gives_reasons_and_code_1(run, tmp_path):
     assert "found by a sweep" in out
 
 
+def test_diff_of_two_scenarios_says_what_their_programs_must_do(run, tmp_path):
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("hw: a100-80g\nmodel: 8b\nmicro_batch: 1\nzero_stage: 2\n")
+    second.write_text(f"{first.read_text()}chunked_loss: true\n")
+    code, out, _ = run("diff", str(first), str(second))
+    data = json.loads(run("diff", str(second), str(first), "--format", "json")[1])
+
+    assert code == 1
+    assert out.endswith("what the program must do\n  + a chunked loss\nno keys differ\n")
+    assert (data["differences"], data["programs"]) == ([], [["a chunked loss"], []])
+
+
 def test_diff_of_a_config_with_itself_is_code_0(run, tmp_path):
     target = tmp_path / "a.json"
     run("render", *MAIN, "-o", str(target))
