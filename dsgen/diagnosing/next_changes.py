@@ -183,6 +183,8 @@ def _of_program(start: Way) -> Iterator[Way]:
         yield way(True, "use_liger_kernel=True", chunked_loss=True)
     if training.attention != "flash":
         yield way(True, 'attn_implementation="flash_attention_2"', attention="flash")
+    if start.strategy.checkpointing and not training.activation_offloading:
+        yield way(True, "activation_offloading=True of TRL's SFTConfig", activation_offloading=True)
     if start.job.seq_len >= 2 * _SHORTEST:
         yield way(False, "", seq_len=start.job.seq_len // _HALF)
 

@@ -169,6 +169,16 @@ def test_what_is_called_enough_is_enough(model: str, stage: int, micro: int, met
     assert len({change.words for change in changes}) == len(changes) <= 4
 
 
+def test_a_long_sequence_may_keep_what_backward_needs_in_ram() -> None:
+    asked = question(hw="h100-80g", gpus=1, model="llama-3.1-8b", method="lora", zero_stage=0, micro_batch=1,
+                     seq_len=131_072, checkpointing="full", chunked_loss=True)  # fmt: skip
+
+    best = less_memory(asked, "gpu", "backward", 10 * GIB)[0]
+
+    assert (best.words, best.enough) == ("--activation-offloading", True)
+    assert best.program == "activation_offloading=True of TRL's SFTConfig"
+
+
 def test_where_one_change_is_not_enough_several_are_made() -> None:
     asked = question(hw="rtx4090-24g", model="llama-3.1-8b", zero_stage=0, micro_batch=8, accumulation=2,
                      checkpointing="none")  # fmt: skip
