@@ -170,6 +170,8 @@ def _changes(job: Job) -> Iterator[str]:
         rest = attrs.evolve(job, pins=tuple(pin for pin in job.pins if pin.override.path != override))
         if _fits(rest):
             yield f"{override} left to the planner"
+    if job.training.activation_offloading and _fits(_kept_on_gpus(job)):
+        yield "--no-activation-offloading"
     changes = list(program_changes(job))
     for change in changes:
         if change.same and _fits_with(job, change):
@@ -197,6 +199,12 @@ def _changes(job: Job) -> Iterator[str]:
             break
     methods = (change.option for change in changes if change.field == _METHOD and _fits_with(job, change))
     yield from itertools.islice(methods, 1)
+
+
+def _kept_on_gpus(job: Job) -> Job:
+    """The job whose activations do not wait in the node's RAM, checkpointed or not."""
+    pins = tuple(pin for pin in job.pins if pin.override.path != "training.activation_offloading")
+    return attrs.evolve(job, pins=pins, training=attrs.evolve(job.training, activation_offloading=False))
 
 
 def _several(job: Job) -> Iterator[str]:

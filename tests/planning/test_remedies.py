@@ -91,6 +91,16 @@ def test_of_each_kind_the_smallest_change_that_fits_is_offered_with_its_option(m
     assert [line.strip() for line in message.splitlines() if "fits with" in line] == [f"fits with {way}"]
 
 
+def test_activations_that_wait_in_too_little_ram_may_stay_on_the_gpus(make_job):
+    facts = {"training.seq_len": 65_536, "training.chunked_loss": True, "training.activation_offloading": True}
+    job = make_job("h100-80g", "llama-3.1-8b", cluster={"gpus": 8}, **facts, **{"hardware.host_memory": "64 GiB"})
+
+    with pytest.raises(dsgen.DsgenError) as raised:
+        plan(job)
+
+    assert "fits with --no-activation-offloading\n" in str(raised.value)
+
+
 @pytest.mark.parametrize(("method", "asked_of"), [("lora", {"lora", "qlora"}), ("qlora", {"qlora", "lora"})])
 def test_a_job_that_trains_adapters_is_told_of_a_base_in_other_bits_alone(make_job, offers, method, asked_of):
     """One in 4 bits of 16 too, which stage 3 cuts; never of all weights."""
