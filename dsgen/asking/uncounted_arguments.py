@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.asking.training_programs import trained_whole
+from dsgen.linting.python_programs import CONFIG_OF_TRL
 
 __all__ = ["uncounted"]
 
-# What says how a model is aligned: Axolotl, ms-swift, LLaMA-Factory; and the arguments of TRL's trainers that do.
-_ALIGNED = ("rl", "rlhf_type", "stage")
+# What says how a model is aligned: Axolotl, ms-swift, LLaMA-Factory, a program's class of TRL's arguments; and the
+# arguments of TRL's trainers that do.
+_ALIGNED = ("rl", "rlhf_type", "stage", CONFIG_OF_TRL)
 # Training on preferences -> whether a reference model stays beside the one that learns, unless adapters do.
-_PAIRS = {"dpo": True, "ipo": True, "kto": True, "rm": False, "orpo": False, "cpo": False, "simpo": False}
+_PAIRS = {"dpo": True, "ipo": True, "kto": True, **dict.fromkeys(("rm", "reward", "orpo", "cpo", "simpo"), False)}
 _GENERATE = ("grpo", "ppo", "rloo", "gkd")
-_OF_GRPO, _OF_DPO = ("num_generations",), ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
+_OF_GRPO = ("num_generations",)
+_OF_DPO = ("beta", "max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
 # Arguments of the Trainer's that are not counted -> what of them.
 _SWITCHED_ON = {
     "torch_compile": "torch.compile is not counted: it may take less for what it fuses, and more while it compiles",

@@ -11,6 +11,7 @@ import pytest
 import dsgen
 from dsgen.asking.memory_questions import Question, ask_config
 from dsgen.asking.training_arguments import beside, read_arguments
+from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.linting import config_reader
 from dsgen.memory import estimate
 from dsgen.shapes.errors import DsgenError
@@ -297,6 +298,7 @@ def test_arguments_that_say_otherwise_than_the_config_are_refused() -> None:
         ("stage: rm\nbf16: true\n", "the second answer of each pair is not counted; --micro-batch N"),
         ("rl: dpo\nadapter: lora\n", "the second answer of each pair is not counted"),
         ("rlhf_type: kto\nbf16: true\n", "its reference model is not counted; --gpu-memory-used SIZE"),
+        ("beta: 0.1\nbf16: true\n", "the second answer of each pair and its reference model are not counted"),
         ("num_generations: 8\nmax_prompt_length: 512\nbf16: true\n", "what generates its answers"),
     ],
 )
@@ -304,6 +306,25 @@ def test_what_aligning_holds_besides_is_said_not_to_be_counted(said: str, told: 
     Path("train.yaml").write_text(f"{said}deepspeed: ds.json\n")
 
     assert [note for note in of("train.yaml").notes if told in note]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "told"),
+    [
+        ("DPO", "of DPO: the second answer of each pair and its reference model are not counted"),
+        ("KTO", "of KTO: its reference model is not counted"),
+        ("Reward", "of REWARD: the second answer of each pair is not counted"),
+        ("GRPO", "of GRPO: what generates its answers and a reference model are not counted"),
+        ("SFT", ""),
+    ],
+)
+def test_a_program_is_of_the_class_of_its_arguments(trainer: str, told: str) -> None:
+    Path("train.py").write_text(f'args = {trainer}Config(output_dir="x", bf16=True)\n')
+    arguments = read_arguments("train.py")
+
+    said = list(uncounted(arguments.values, "train.py", arguments.fields))
+
+    assert [told in note for note in said] == ([True] if told else [])
 
 
 @pytest.mark.parametrize("said", ["stage: sft\nbf16: true\n", "rlhf_type: kto\nadapter: lora\n", "bf16: true\n"])
