@@ -11,7 +11,7 @@ from dsgen.memory.activations import Offloaded
 from dsgen.memory.conversions import tied_elements
 from dsgen.memory.cuts import cut
 from dsgen.memory.loading import Loaded
-from dsgen.memory.shares import sub_groups
+from dsgen.memory.shares import group_numels
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import Trained, wide_adapters
 from dsgen.shapes.profiles import Model, Training
@@ -123,7 +123,9 @@ def host(
     training: dict[str, int] = {}
     largest = states.tensors.largest
     tensors, elements, pipelined = swapped
-    groups = _groups(states, elements) if layout.stage == 3 else [own]
+    groups: tuple[int, ...] = (own,)
+    if layout.stage == 3:  # each group ends with a whole tensor
+        groups = group_numels(states.cut_up, states.among, elements, states.split)
     group = max(groups, default=0)
     if layout.offload_optimizer == "cpu":
         training["fp32 master weights"] = ranks * states.master
@@ -176,13 +178,6 @@ def adapter_bytes(training: Training, size: int) -> int:
     if training.method == "full":
         return 0
     return FP32 if wide_adapters(training) else size
-
-
-def _groups(states: States, elements: int) -> list[int]:
-    """Elements of a rank in each group that is stepped at once; each ends with a whole tensor."""
-    cut_up, among = states.cut_up, states.among
-    made = sub_groups(cut_up, among, elements, states.split)
-    return [sum(-(-cut_up.numels[index] // among) for index in group) for group in made]
 
 
 def _of_optimizer(

@@ -11,7 +11,7 @@ import functools
 from dsgen.memory.buckets import Flush, Runs, arrivals
 from dsgen.memory.trained import BEFORE, Trained
 
-__all__ = ["FP32", "NORM", "flattened", "partition_numel", "scattered", "sub_groups"]
+__all__ = ["FP32", "NORM", "flattened", "group_numels", "partition_numel", "scattered", "sub_groups"]
 
 FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
 NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
@@ -45,8 +45,8 @@ def flattened(trained: Trained, ranks: int, sub_group: int, split: Trained | Non
             ranks (stage3.py, _get_trainable_parameter_groups).
     """
     most = joined = 0
-    for group in sub_groups(trained, ranks, sub_group, split):
-        filled = sum(-(-trained.numels[index] // ranks) for index in group)
+    groups = sub_groups(trained, ranks, sub_group, split)
+    for group, filled in zip(groups, group_numels(trained, ranks, sub_group, split), strict=True):
         most, joined = max(most, filled), max(joined, filled if len(group) > 1 else 0)
     return most, joined
 
@@ -76,6 +76,17 @@ def sub_groups(
                 made.append(tuple(group[first:place]))
                 filled, first = 0, place
     return tuple(made)
+
+
+@functools.lru_cache(maxsize=4096)
+def group_numels(trained: Trained, ranks: int, sub_group: int, split: Trained | None = None) -> tuple[int, ...]:
+    """Elements that a rank has of each sub-group.
+
+    Args:
+        trained, ranks, sub_group, split: As for `flattened`.
+    """
+    shares = [-(-numel // ranks) for numel in trained.numels]
+    return tuple(sum(map(shares.__getitem__, group)) for group in sub_groups(trained, ranks, sub_group, split))
 
 
 @functools.lru_cache(maxsize=1024)
