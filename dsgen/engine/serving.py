@@ -23,6 +23,10 @@ from dsgen.engine.children import GroupLeader, end, fork, send_output_to, wait
 __all__ = ["Forked", "ask_cpu_once", "in_fork", "preload", "serve"]
 
 _TAIL_CHARACTERS = 400  # of the log of a fork that died
+# For a parent whose pipe has ended to be gone: Linux closes the files of a process that is killed before it gives its
+# children to another (kernel/exit.c, do_exit: exit_files, then exit_notify).
+_GOING_SECONDS = 2.0
+_LOOK_SECONDS = 0.01
 
 Message = dict[str, Any]
 
@@ -61,10 +65,11 @@ def serve(
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     first = sys.stdin.readline()
     if not first:
-        if starter and os.getppid() != parent:  # it is gone, and has left its folder, in which we were started
+        if starter and _is_gone(parent):  # and has left its folder, in which we were started
             shutil.rmtree(Path.cwd(), ignore_errors=True)
         return 1
     setup = json.loads(first)
+    ended = False
     send_output_to(Path(setup["folder"]) / "server.log")
     try:
         gc.disable()  # of what modules make nothing is garbage; a search through it all takes a second
@@ -75,11 +80,22 @@ def serve(
         if "missing" not in greeting:
             for line in sys.stdin:
                 _say(channel, answer(json.loads(line)))
+        ended = True
     finally:
         close()
-        if os.getppid() != parent:  # nobody is left to remove it
+        if _is_gone(parent, _GOING_SECONDS if ended else 0.0):  # nobody is left to remove it
             shutil.rmtree(setup["folder"], ignore_errors=True)
     return 0
+
+
+def _is_gone(parent: int, seconds: float = _GOING_SECONDS) -> bool:
+    """Whether the parent is gone, or goes within some seconds; one that lives ends us meanwhile."""
+    deadline = time.monotonic() + seconds
+    while os.getppid() == parent:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def _stop(number: int, frame: object) -> NoReturn:

@@ -304,5 +304,8 @@ def _overflow(config: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[Ch
     static = bool(config["fp16"].get("loss_scale"))
     expected = f"{before:g}" if static else f"less than {before:g}"
     yield Check("loss scale after them", expected, after, after == before if static else after < before)
-    went = "moves finite weights" if told["moved"] and told["finite"] else "does not move finite weights"
-    yield _equal("the step after them", "moves finite weights", went)
+    finite = "finite weights" if told["finite"] else "weights that are not finite"
+    if told["rate"] > 0:
+        yield _equal("the step after them", "moves finite weights", f"{'moves' if told['moved'] else 'keeps'} {finite}")
+    else:  # a schedule that has come to its end
+        yield _equal("the step after them", "finite weights", finite)

@@ -56,6 +56,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "stage 3 bf16": {**BASE, **BF16, **zero(3, stage3_prefetch_bucket_size=50_000_000)},
     "stage 1 fp16": {**BASE, **FP16, **zero(1)},
     "stage 3 fp16": {**BASE, **FP16, **zero(3)},
+    "stage 2 fp16 from 2 ** 32": {**BASE, "fp16": {"enabled": True, "initial_scale_power": 32}, **zero(2)},
     "stage 2 offload": {**BASE, **BF16, **zero(2, offload_optimizer=CPU)},
     "stage 3 offload both": {**BASE, **BF16, **zero(3, offload_optimizer=CPU, offload_param=CPU)},
     "AutoTP 2, stage 1": {**BASE, **BF16, **zero(1), "tensor_parallel": {"autotp_size": 2}},
@@ -179,6 +180,14 @@ def test_an_overflow_is_forced_and_survived(name: str, proofs: dict[str, prover.
     assert told["loss scale after them"] == 2**15
     assert told["the step after them"] == "moves finite weights"
     assert "forced overflows that were skipped" not in [check.name for check in proofs["stage 1 bf16"].checks]
+
+
+def test_a_step_of_no_rate_is_not_the_one_behind_an_overflow() -> None:
+    """The first two steps of a warm-up from 0 move nothing, whatever the scaler did before them."""
+    (proof,) = prover.prove_many([{**BASE, **FP16, **zero(1)}], device="cpu", steps=1, timeout_seconds=400)
+
+    assert (proof.outcome, proof.failed_checks) == (prover.PROVED, ())
+    assert "the step after them" in [check.name for check in proof.checks]
 
 
 def test_fp16_on_a_cpu_names_its_patch(proofs: dict[str, prover.Proof]) -> None:

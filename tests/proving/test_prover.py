@@ -262,7 +262,9 @@ def test_each_check_fails_when_the_engine_differs(changed: dict[str, Any], name:
 
 
 FP16 = {**{key: value for key, value in CONFIG.items() if key != "bf16"}, "fp16": {"enabled": True}}
-SURVIVED = {"forced": 2, "skipped": 2, "kept": True, "scales": [65536.0, 32768.0], "moved": True, "finite": True}
+SURVIVED = {
+    "forced": 2, "skipped": 2, "kept": True, "scales": [65536.0, 32768.0], "rate": 2e-5, "moved": True, "finite": True,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -274,6 +276,8 @@ SURVIVED = {"forced": 2, "skipped": 2, "kept": True, "scales": [65536.0, 32768.0
         ({"scales": [65536.0, 65536.0]}, "loss scale after them"),
         ({"moved": False}, "the step after them"),
         ({"finite": False}, "the step after them"),
+        ({"rate": 0.0, "moved": False}, None),
+        ({"rate": 0.0, "moved": False, "finite": False}, "the step after them"),
     ],
 )
 def test_the_loss_scaler_of_fp16_survives_an_overflow(changed: dict[str, Any], name: str | None) -> None:

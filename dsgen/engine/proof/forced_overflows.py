@@ -29,8 +29,9 @@ def force_overflow(engine: Any, config: dict[str, Any], step: Callable[[float], 
         step: Takes one optimizer step with its losses times a number.
 
     Returns:
-        forced and skipped (steps), kept (whether the weights stayed), scales (before, after), moved and finite (of the
-        step after). None where the scale is at its least already: DeepSpeed stops there by design.
+        forced and skipped (steps), kept (whether the weights stayed), scales (before, after), rate (of learning in the
+        first step after them that was neither skipped nor one of a warm-up's that begin at 0; 0 where there was none),
+        moved and finite (by then). None where the scale is at its least already: DeepSpeed stops there by design.
     """
     section = config["fp16"]
     dynamic = not section.get("loss_scale")
@@ -48,14 +49,15 @@ def force_overflow(engine: Any, config: dict[str, Any], step: Callable[[float], 
         "kept": all(old.equal(new) for old, new in zip(before["tensors"], after["tensors"], strict=True)),
         "scales": [first, last],
     }
+    rate = 0.0
     for _ in range(_MOST_STEPS):
-        skipped = int(engine.skipped_steps)
+        skipped, rate = int(engine.skipped_steps), max(observing.rates(engine))
         step(1.0)
-        if int(engine.skipped_steps) == skipped:
+        if int(engine.skipped_steps) == skipped and rate > 0:
             break
     now = observing.snapshot(engine)
     moved = any(not old.equal(new) for old, new in zip(after["tensors"], now["tensors"], strict=True))
-    return {**told, "moved": moved, "finite": all(bool(one.isfinite().all()) for one in now["tensors"])}
+    return {**told, "rate": rate, "moved": moved, "finite": all(bool(one.isfinite().all()) for one in now["tensors"])}
 
 
 def step_until_one_counts(engine: Any, step: Callable[[], object]) -> int:
