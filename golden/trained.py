@@ -8,6 +8,8 @@ Two structures are one here where they differ only in keys that a training step 
 - `tensor_parallel.autotp_size`: 2, 4 and 8 are 2 here, on four ranks, so that two hold the same part;
 - a precision, a place or `round_robin_gradients` that is said to be off, as it is where nobody says it.
 
+That these keys do not reach training is tested on some that stand for others, with their own (`stood_for`).
+
 Each case is trained on two ranks and on four, AutoTP on four alone. Four ranks take one micro-batch each where two take
 two, so that both see the same samples, and one run of plain PyTorch stands beside both.
 
@@ -38,7 +40,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -48,7 +50,7 @@ from dsgen.proving.adaptation import tensor_parallel_degree
 from golden import starts
 from golden.structures import structure
 
-__all__ = ["AUTOCAST", "Case", "cases", "on_more_ranks", "precision_of", "shrunk", "told_apart"]
+__all__ = ["AUTOCAST", "Case", "cases", "on_more_ranks", "precision_of", "shrunk", "stood_for", "told_apart"]
 
 NOT_READ = ("activation_checkpointing", "steps_per_print", "wall_clock_breakdown", "timers", "csv_monitor",
             "tensorboard", "wandb")  # fmt: skip
@@ -136,12 +138,9 @@ def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any
         shares: All cells, by what they share (`starts.shares`).
         configs: By their hash.
     """
-    groups: dict[Any, list[starts.Share]] = {}
-    for share in shares:
-        groups.setdefault(structure(told_apart(configs[share.cells[0].sha])), []).append(share)
     made: dict[str, Case] = {}
     used: Counter[str] = Counter()
-    for group in groups.values():
+    for group in _groups(shares, configs):
         config = configs[group[0].cells[0].sha]
         model = _sibling(group, used)
         if expectations.parameter_place(config) == "nvme" and "leaf_module" not in config["zero_optimization"]:
@@ -158,6 +157,33 @@ def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any
                 made[name] = attrs.evolve(case, name=name, model=model, stands_for=0)
     more = [on_more_ranks(case) for case in made.values() if case.ranks < MORE_RANKS]
     return (*made.values(), *more)
+
+
+def stood_for(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[Case, Case]]:
+    """Pairs of cases that must have the same losses: one that is trained, and a structure that it stands for.
+
+    Args:
+        shares, configs: As for `cases`.
+    """
+    trained = {case.name: case for case in cases(shares, configs)}
+    for group in _groups(shares, configs):
+        of_group = {structure(configs[share.cells[0].sha]): configs[share.cells[0].sha] for share in reversed(group)}
+        first, *others = reversed(of_group.values())
+        case = trained[next(_cases(first, {}, 0)).name]  # the model has no part in its name
+        for config in others:
+            other = attrs.evolve(case, config=shrunk(config, case.precision, wide=case.wide))
+            if other != case:  # as AutoTP over four GPUs is one over two here
+                yield case, other
+
+
+def _groups(
+    shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any]]
+) -> Iterable[Sequence[starts.Share]]:
+    """The shares of each structure that training tells apart."""
+    groups: dict[Any, list[starts.Share]] = {}
+    for share in shares:
+        groups.setdefault(structure(told_apart(configs[share.cells[0].sha])), []).append(share)
+    return groups.values()
 
 
 def _mixtures(shares: Sequence[starts.Share]) -> list[dict[str, Any]]:

@@ -86,6 +86,8 @@ def test_a_structure_is_proved(name: str, proofs: dict[str, Proof]) -> None:
     assert proof.checks
     ran = [check.observed for check in proof.checks if check.name == "activation checkpointing"]
     assert ran == ([recomputed(name)] if recomputed(name) else [])
+    skipped = [check.observed for check in proof.checks if check.name == "forced overflows that were skipped"]
+    assert [number > 0 for number in skipped] == [True] * (expectations.parameter_dtype(configs()[name]) == "float16")
     changed = {one.key for one in proof.adaptations}
     assert ("torch.compile" in changed) == (name.startswith("optimizer-muon") and proof.device == "cpu")
     swapped = optimizer_place(configs()[name]) == "nvme"

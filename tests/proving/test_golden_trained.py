@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import random
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,7 @@ EIGHT_BITS = 5e-4
 # The first loss of a resumed engine is that of the same state. Later ones differ by the order in which stage 3 adds
 # rounded gradients up.
 SAME, RESUMED = 1e-6, {"fp32": 2e-6, "bf16": 1e-2, "fp16": 1e-3}
+STOOD_FOR, DRAWN = 3, 18  # pairs that `nox -s cells` trains, and the seed that draws them
 # At least, in ten steps on one batch; adapters on two matrices of each block can do less.
 FALLEN, FEW_FALLEN = 0.3, 0.2
 
@@ -85,7 +87,10 @@ def answers() -> dict[str, dict[str, Any]]:
 
 
 def _trained(names: tuple[str, ...]) -> list[dict[str, Any]]:
-    asked = [attrs.asdict(all_of_them()[name]) for name in names]
+    return _told([attrs.asdict(all_of_them()[name]) for name in names])
+
+
+def _told(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = answer("trained_alike", asked=asked, seconds=3600)
     return made
 
@@ -108,6 +113,20 @@ def test_a_structure_has_the_losses_of_plain_pytorch_and_resumes_with_them(name:
         assert told["resumed"][0] != pytest.approx(told["engine"][5], abs=FALLEN)
     fallen = FALLEN if case.adapters is None or "all-linear" in case.adapters["lora_targets"] else FEW_FALLEN
     assert told["plain"][0] - told["plain"][-1] > fallen  # what is compared is training, not noise
+
+
+def test_what_is_stood_for_has_the_same_losses() -> None:
+    """The keys that are said not to reach a training step do not: structures with their own, some by chance."""
+    configs = cells.configs()
+    pairs = list(trained.stood_for(starts.shares(configs), configs))
+    pairs = random.Random(DRAWN).sample(pairs, STOOD_FOR) if WHOLE else pairs[:1]
+
+    told = iter(_told([attrs.asdict(attrs.evolve(case, saved=False)) for pair in pairs for case in pair]))
+
+    for case, _ in pairs:
+        mine, others = next(told), next(told)
+        assert not (mine["error"] or others["error"])
+        assert mine["engine"] == others["engine"], case.name
 
 
 def test_every_structure_of_the_matrix_is_trained_or_stood_for() -> None:
