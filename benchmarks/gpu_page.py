@@ -117,6 +117,8 @@ def page() -> str:
     ]
     missing = [name for name in (*gpu_proofs.CASES, *gpu_proofs.ADAPTERS) if name not in proofs["proofs"]]
     left = f"Not proved yet, for want of time on the card:\n{', '.join(missing)}." if missing else "None is missing."
+    if old := gpu_proofs.changed(proofs["proofs"]):
+        left += f"\nProved as they were then, and rendered otherwise since: {', '.join(old)}."
     speeds = [f"gpu_speed/{file.name}" for file in sorted((FOLDER / "gpu_speed").glob("*.json"))]
     known = ", ".join(f"{name} {value}" for name, value in proofs["versions"].items())
     return "\n".join(

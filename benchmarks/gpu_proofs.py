@@ -5,14 +5,15 @@
 Each is initialized, stepped three times, saved and loaded, and its checks are compared, as `dsgen prove --device cuda
 --ranks 1` does; LoRA and QLoRA as adapters of a tiny Llama, and what is offloaded to NVMe on the drive of the temporary
 folder. Without a GPU it says what was not run, and with --required, for a machine that has one, it fails then. --update
-records benchmarks/gpu_proofs.json after every case; --missing goes on where --seconds ended, on the card and with the
-versions that are recorded. The page is benchmarks/gpu_page.py's.
+records benchmarks/gpu_proofs.json after every case; --missing goes on where --seconds ended, with what is rendered
+otherwise now too, on the card and with the versions that are recorded. The page is benchmarks/gpu_page.py's.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import sys
 import time
@@ -23,7 +24,7 @@ from dsgen.proving.proven_models import Lora, ProvenModel
 from dsgen.proving.prover import PROVED, Proof, prove_many
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["ADAPTERS", "CASES", "main", "record"]
+__all__ = ["ADAPTERS", "CASES", "changed", "main", "record"]
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS, CONFIGS = FOLDER / "gpu_proofs.json", FOLDER.parent / "golden" / "configs"
@@ -40,6 +41,7 @@ CASES = (
 ADAPTERS = {"lora-one-gpu-8b": "lora", "lora-stage-3-70b": "lora", "fp16-t4-lora": "lora", "qlora-24g-7b": "qlora",
             "qlora-80g-70b": "qlora"}  # fmt: skip
 DEVICE, RANKS, BACKEND = "cuda", 1, "nccl"
+HASH_DIGITS = 16  # of sha256, as in golden/matrix.csv
 _BROKEN = ("missing-package", "lost")  # an environment that proves nothing, with a GPU or without
 
 
@@ -62,7 +64,8 @@ def main() -> None:
     known: dict[str, Any] = {"proofs": {}}
     if asked.missing and asked.output.is_file():
         known = json.loads(asked.output.read_text("utf-8"))
-    done = [name for name, one in known["proofs"].items() if one["outcome"] == PROVED]
+    old = changed(known["proofs"])
+    done = [name for name, one in known["proofs"].items() if one["outcome"] == PROVED and name not in old]
     names = [name for name in (*CASES, *ADAPTERS) if name not in done]
     deadline = time.monotonic() + asked.seconds
     proofs: dict[str, Proof] = {}
@@ -95,6 +98,15 @@ def main() -> None:
     sys.exit(failed or broken or (asked.required and bool(not_run)))
 
 
+def changed(proofs: dict[str, Any]) -> list[str]:
+    """Those of the recorded cases whose golden config is another one now."""
+    return [name for name, one in proofs.items() if one["config_sha256"] != _digest(name)]
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256((CONFIGS / f"{name}.json").read_bytes()).hexdigest()[:HASH_DIGITS]
+
+
 def _model(name: str, config: dict[str, Any]) -> ProvenModel:
     """What is trained: adapters where the scenario trains them, checkpointed where its program does that."""
     method = ADAPTERS.get(name)
@@ -114,6 +126,7 @@ def record(known: dict[str, Any], proofs: dict[str, Proof]) -> dict[str, Any]:
             "checks": len(proof.checks),
             "held": sum(check.ok for check in proof.checks),
             "seconds": round(proof.seconds, 1),
+            "config_sha256": _digest(name),
         }
         for name, proof in proofs.items()
     }

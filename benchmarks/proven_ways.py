@@ -33,6 +33,8 @@ def table(cells: Mapping[str, Any], releases: Mapping[str, Mapping[str, Any]]) -
     card = json.loads(CARD.read_text("utf-8"))
     cases = {*gpu_proofs.CASES, *gpu_proofs.ADAPTERS}
     left = "" if cases <= card["proofs"].keys() else " ([the rest](gpu.md#proofs) was not run)"
+    if old := gpu_proofs.changed(card["proofs"]):
+        left += f"; {len(old)} are [rendered otherwise](gpu.md#proofs) since"
     yield from ("| what | how | how much | tests or record |", "|---|---|---|---|")
     yield from (
         f"| {what} | {how} | {much} | `{where}` |"

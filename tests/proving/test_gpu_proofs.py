@@ -37,12 +37,23 @@ def test_cases_cover_stages_offloads_and_types(module: Any) -> None:
         assert any(config.get(section, {}).get("enabled") for config in configs)
 
 
-def test_what_is_recorded_was_proved_on_cuda() -> None:
+def test_what_is_recorded_was_proved_on_cuda(module: Any) -> None:
     record = json.loads((BENCHMARKS / "gpu_proofs.json").read_text("utf-8"))
 
-    assert len(record["proofs"]) >= 27
+    assert record["proofs"].keys() == {*module.CASES, *module.ADAPTERS}
     assert {(one["outcome"], one["device"]) for one in record["proofs"].values()} == {("proved", "cuda")}
     assert all(one["held"] == one["checks"] > 20 for one in record["proofs"].values())
+
+
+def test_what_is_rendered_otherwise_since_then_is_said(module: Any) -> None:
+    record = json.loads((BENCHMARKS / "gpu_proofs.json").read_text("utf-8"))
+    page = (BENCHMARKS.parent / "docs" / "gpu.md").read_text("utf-8")
+    old = module.changed(record["proofs"])
+
+    assert (f"rendered otherwise since: {', '.join(old)}." in page) == bool(old)
+    for name in record["proofs"]:
+        record["proofs"][name]["config_sha256"] = "another"
+    assert module.changed(record["proofs"]) == [*record["proofs"]]
 
 
 def asked(*options: str) -> subprocess.CompletedProcess[str]:
