@@ -155,9 +155,11 @@ base that it began with, which its program reads whenever it starts: the stand-i
 ## Resumed on another number of ranks
 
 Four ranks save after five steps, DeepSpeed's own `ds_to_universal` converts, and two ranks load it (`load_universal`)
-into an engine that began with other weights: the losses are those of the run that went on, stages 1 to 3, fp32 and
-bf16, the optimizer and the parameters on the CPU, and AutoTP 2 x 2 as 2 x 1. `zero_to_fp32.py`, as it lies in the
-checkpoint, gives one file with the fp32 weights of plain PyTorch (stages 1 to 3, to 1e-5).
+into an engine that began with other weights: the losses are those of the run that went on, stages 1 to 3, fp32, bf16
+and fp16, with a schedule, the optimizer and the parameters on the CPU, tied weights, LoRA, and AutoTP 2 x 2 as 2 x 1;
+and so are those of four ranks that go on where two were (stages 2 and 3). Frozen weights are not in such a checkpoint
+(runtime/engine.py:4660): the program of adapters loads its base, as it does whenever it starts. `zero_to_fp32.py`, as
+it lies in the checkpoint, gives one file with the fp32 weights of plain PyTorch (stages 1 to 3, to 1e-5).
 `tests/proving/test_resumed_elsewhere.py`; `nox -s cells` runs all.
 
 What DeepSpeed 0.19.8 does not do, in its words: at stages 1 and 2 the converter wants `--inject_missing_state`

@@ -1,7 +1,8 @@
-"""A child process: a run saved on some gloo ranks, converted by DeepSpeed's own programs, and resumed on fewer.
+"""A child process: a run saved on some gloo ranks, converted by DeepSpeed's own programs, and resumed on others.
 
-Reads cases (config, ranks, fewer) as JSON from stdin. Answers with the losses of the run and of the resumed one, and
-how far the weights of one file are from those of plain PyTorch; or with the step that failed and its words.
+Reads cases (config, ranks, others, and of trained_alike what a model may have) as JSON from stdin. Answers with the
+losses of the run and of the resumed one, and how far the weights of one file are from those of plain PyTorch; or with
+the step that failed and its words.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ def resume(case: dict[str, Any], rank: int, folder: str) -> None:
         Path(folder, "resumed.json").write_text(json.dumps(resumed), "utf-8")
 
 
-def on_fewer(case: dict[str, Any]) -> dict[str, Any]:
-    """The case on fewer ranks: as many samples a step, in more micro-steps, and what was converted is loaded."""
+def on_others(case: dict[str, Any]) -> dict[str, Any]:
+    """The case on other ranks: as many samples a step, in other micro-steps, and what was converted is loaded."""
     config = case["config"]
-    accumulation = config["gradient_accumulation_steps"] * case["ranks"] // case["fewer"]
-    batch = config["train_micro_batch_size_per_gpu"] * accumulation * case["fewer"]
+    accumulation = config["gradient_accumulation_steps"] * case["ranks"] // case["others"]
+    batch = config["train_micro_batch_size_per_gpu"] * accumulation * case["others"]
     used = {**config, "gradient_accumulation_steps": accumulation, "train_batch_size": batch,
             "checkpoint": {"load_universal": True}}  # fmt: skip
-    return {**case, "config": used, "ranks": case["fewer"]}
+    return {**case, "config": used, "ranks": case["others"]}
 
 
 def run(folder: str, program: str, *arguments: str) -> str:
@@ -95,13 +96,14 @@ def distance(case: dict[str, Any], folder: str) -> float:
     kept: dict[str, Any] = {}
     plain(case, kept)
     found = torch.load(Path(folder, ONE, "pytorch_model.bin"), weights_only=True)
-    if set(found) != set(kept):
+    tied = [one for name, one in found.items() if name not in kept]  # under its second name
+    if not set(kept) <= set(found) or not all(any(one.equal(found[name]) for name in kept) for one in tied):
         return float("inf")
     return max(float((found[name] - one).abs().max()) for name, one in kept.items())
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
-    """Save on the ranks of a case, convert both ways, resume on fewer."""
+    """Save on the ranks of a case, convert both ways, resume on others."""
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = f"{folder}/checkpoint"
         if error := forked(case["ranks"], lambda rank: save(case, rank, folder), folder):
@@ -114,8 +116,8 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
         if error := run(folder, "deepspeed.checkpoint.ds_to_universal", *given, *case.get("options", ())):
             return {**told, "failed": "convert", "error": error}
         Path(folder, "store").unlink(missing_ok=True)
-        fewer = on_fewer(case)
-        if error := forked(fewer["ranks"], lambda rank: resume(fewer, rank, folder), folder):
+        others = on_others(case)
+        if error := forked(others["ranks"], lambda rank: resume(others, rank, folder), folder):
             return {**told, "failed": "resume", "error": error}
         return {**told, "resumed": json.loads(Path(folder, "resumed.json").read_text("utf-8"))}
 

@@ -3,8 +3,8 @@
 Reads a list of cases as JSON from stdin and writes as many answers: the mean loss of every step of the plain run, of
 the engine's, and of an engine that resumed from a checkpoint of the middle. A case has a config and ranks, and may have
 a model (a config.json; else the tiny Llama), wide (sizes that DeepSpeed swaps to a drive), adapters (as
-`dsgen.proving.proven_models.Lora` gives them), checkpointing, an optimizer that the program makes, and saved: false,
-which leaves out the checkpoint.
+`dsgen.proving.proven_models.Lora` gives them; same_base: on weights that are not drawn anew), checkpointing, an
+optimizer that the program makes, and saved: false, which leaves out the checkpoint.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def build(case: dict[str, Any], seed: int) -> Any:
 
     adapters = case.get("adapters")
     # A program reads the 4-bit weights of a base whenever it starts, for no checkpoint has all that belongs to them.
-    torch.manual_seed(SEED if adapters and adapters["method"] == "qlora" else seed)
+    torch.manual_seed(SEED if adapters and (adapters["method"] == "qlora" or "same_base" in case) else seed)
     model = _base(case)
     if not adapters:
         return model

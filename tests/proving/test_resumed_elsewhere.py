@@ -1,4 +1,4 @@
-"""A run on four ranks goes on with two: by DeepSpeed's universal checkpoint; and its weights in one file are right."""
+"""A run on four ranks goes on with two, and on two with four: by DeepSpeed's universal checkpoint; in one file too."""
 
 from __future__ import annotations
 
@@ -9,38 +9,62 @@ from typing import Any
 import pytest
 from children import answer
 
+from dsgen.proving.proven_models import Lora
+
 pytestmark = pytest.mark.proof
 
 WHOLE = "DSGEN_CELLS_ALONE" in os.environ  # `nox -s cells` runs all, `nox` some
-RANKS, FEWER, SAVED_AFTER = 4, 2, 5
+MANY, FEW, SAVED_AFTER = 4, 2, 5  # ranks; each step has as many samples on both
 CPU = {"device": "cpu"}
 # DeepSpeed's engine writes no universal_checkpoint_info at stages 1 and 2: its converter makes an empty one when told.
 TOLD = ("--inject_missing_state",)
 # The first loss is that of the same state. Later ones differ by the order of sums: 3e-7 was seen in fp32, 4e-4 in bf16.
-SAME, LATER = 1e-6, {"fp32": 2e-6, "bf16": 1e-3}
+SAME, LATER = 1e-6, {"fp32": 2e-6, "bf16": 1e-3, "fp16": 1e-3}
 WEIGHTS = 1e-5  # of weights that moved by 5e-3 from plain PyTorch's, fp32: 4e-6 was seen
 
 
-def case(stage: int, *, bf16: bool = False, tp: int = 1, options: tuple[str, ...] = TOLD, **zero: Any) -> Any:
+def case(
+    stage: int, *, half: str = "", tp: int = 1, options: tuple[str, ...] = TOLD, ranks: int = MANY, **more: Any
+) -> Any:
+    """A run; `more` is of the ZeRO section, or `scheduler`, or what trained_alike has of a model."""
+    of_case = {name: more.pop(name) for name in ("model", "adapters", "same_base") if name in more}
+    of_config = {name: more.pop(name) for name in ("scheduler",) if name in more}
     config = {
-        "train_batch_size": 2 * RANKS,
+        "train_batch_size": 2 * MANY,
         "train_micro_batch_size_per_gpu": 2,
-        "gradient_accumulation_steps": 1,
+        "gradient_accumulation_steps": MANY // ranks,
         "gradient_clipping": 0.3,
-        **({"bf16": {"enabled": True}} if bf16 else {}),
+        **({half: {"enabled": True, **({"initial_scale_power": 10} if half == "fp16" else {})}} if half else {}),
         **({"tensor_parallel": {"autotp_size": tp}} if tp > 1 else {}),
-        "zero_optimization": {"stage": stage, **zero},
+        "zero_optimization": {"stage": stage, **more},
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
+        **of_config,
     }
-    return {"config": config, "ranks": RANKS, "fewer": FEWER, "options": list(options)}
+    others = FEW if ranks == MANY else MANY
+    return {"config": config, "ranks": ranks, "others": others, "options": list(options), **of_case}
 
 
+SCHEDULE = {
+    "type": "WarmupDecayLR",
+    "params": {
+        "total_num_steps": 10, "warmup_min_lr": 0, "warmup_max_lr": 1e-3, "warmup_num_steps": 3,
+        "warmup_type": "linear",
+    },
+}  # fmt: skip
+QWEN = {"model_type": "qwen2", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}  # fmt: skip
+LORA = Lora(method="lora", rank=4, targets=("q_proj", "v_proj")).to_engine()
 ALWAYS = {"stage 2, fp32": case(2), "stage 3, fp32": case(3), "stage 1, AutoTP 2, fp32": case(1, tp=2)}
 MORE = {
     "stage 1, fp32": case(1),
-    "stage 1, bf16": case(1, bf16=True),
-    "stage 2, CPU optimizer, bf16": case(2, bf16=True, offload_optimizer=CPU),
-    "stage 3, CPU optimizer and parameters, bf16": case(3, bf16=True, offload_optimizer=CPU, offload_param=CPU),
+    "stage 1, bf16": case(1, half="bf16"),
+    "stage 2, CPU optimizer, bf16": case(2, half="bf16", offload_optimizer=CPU),
+    "stage 3, CPU optimizer and parameters, bf16": case(3, half="bf16", offload_optimizer=CPU, offload_param=CPU),
+    "two to four, stage 2, schedule, fp32": case(2, ranks=FEW, scheduler=SCHEDULE),
+    "two to four, stage 3, bf16": case(3, ranks=FEW, half="bf16"),
+    "stage 2, schedule, fp16": case(2, half="fp16", scheduler=SCHEDULE),
+    "stage 3, tied Qwen 2, fp32": case(3, model=QWEN),
+    "stage 2, LoRA, bf16": case(2, half="bf16", adapters=LORA, same_base=True),  # see runtime/engine.py:4660
 }
 # What DeepSpeed 0.19.8 does not convert, in its own words.
 REFUSED = {
@@ -58,7 +82,7 @@ def answers() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_four_ranks_are_resumed_by_two_with_the_losses_that_they_had(name: str) -> None:
+def test_other_ranks_resume_with_the_losses_that_there_were(name: str) -> None:
     told = answers()[name]
     assert "failed" not in told, told["error"]
     assert told["resumed"][0] == pytest.approx(told["engine"][SAVED_AFTER], abs=SAME)
