@@ -97,6 +97,20 @@ PROGRAMS = (
         source="https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html",
     ),
     Cause(
+        code="checkpoint-cut-off",
+        words="a file of the checkpoint is not whole",
+        phase="resume",
+        signs=(Sign("PytorchStreamReader failed reading zip archive"),),
+        why="A rank that was killed while it saved, or a full disk, leaves half of a file. `latest` may name such a "
+        "checkpoint: rank 0 writes it without waiting for the others' files (deepspeed/runtime/engine.py of 0.19.8, "
+        "save_checkpoint).",
+        changes=(
+            "take the checkpoint before it: name its folder, or write its name into `latest`",
+            "a file of weights that was downloaded: download it again",
+        ),
+        source="https://github.com/hiyouga/LlamaFactory/issues/6208",
+    ),
+    Cause(
         code="recomputation-differs",
         words="activation checkpointing recomputed something else",
         phase="backward",
