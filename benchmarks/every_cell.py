@@ -90,7 +90,7 @@ $runs runs (`tests/proving/test_golden_trained.py`), all in `nox -s cells`, 11 o
   model. All $structures structures are trained. They are $told_apart that a training step can tell apart
   (`golden/trained.py`):
   `activation_checkpointing`, `steps_per_print`, `wall_clock_breakdown` and `stage3_gather_16bit_weights_on_model_save`
-  do not reach it, which is tested on some with their own, and the AutoTP degrees 2, 4 and 8 are all trained as 2 x 2.
+  do not reach it, which is tested with all of them, and the AutoTP degrees 2, 4 and 8 are all trained as 2 x 2.
   With NVMe and a leaf module it is fp32 alone; in fp16 a Llama stands for what has experts, as a token that is routed
   otherwise moves a loss by more than is allowed. NVMe is libaio on a real drive.
 - **The golden scenarios** ($scene_runs runs of $scenes scenarios, `golden/trained_scenes.py`): what training can tell
@@ -157,9 +157,10 @@ base that it began with, which its program reads whenever it starts: the stand-i
 Four ranks save after five steps, DeepSpeed's own `ds_to_universal` converts, and two ranks load it (`load_universal`)
 into an engine that began with other weights: the losses are those of the run that went on, stages 1 to 3, fp32, bf16
 and fp16, with a schedule, the optimizer and the parameters on the CPU, tied weights, LoRA, and AutoTP 2 x 2 as 2 x 1;
-and so are those of four ranks that go on where two were (stages 2 and 3). Frozen weights are not in such a checkpoint
-(runtime/engine.py:4660): the program of adapters loads its base, as it does whenever it starts. `zero_to_fp32.py`, as
-it lies in the checkpoint, gives one file with the fp32 weights of plain PyTorch (stages 1 to 3, to 1e-5).
+and so are those of four ranks that go on where two were (stages 2 and 3). Frozen weights are not loaded from such a
+checkpoint (runtime/engine.py:4660): the program of adapters loads its base, as it does whenever it starts.
+`zero_to_fp32.py`, as it lies in the checkpoint, gives one file with the fp32 weights of plain PyTorch (stages 1 to 3,
+to 1e-5).
 `tests/proving/test_resumed_elsewhere.py`; `nox -s cells` runs all.
 
 What DeepSpeed 0.19.8 does not do, in its words: at stages 1 and 2 the converter wants `--inject_missing_state`

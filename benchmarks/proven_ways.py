@@ -83,7 +83,7 @@ def table(cells: Mapping[str, Any], releases: Mapping[str, Mapping[str, Any]]) -
             ),
             (
                 "checkpoints",
-                "saved by 4 ranks, resumed by 2, and by 2 and 4 (universal); made one file (zero_to_fp32)",
+                "saved by 4 ranks, resumed by 2; saved by 2, resumed by 4 (universal); made one file (zero_to_fp32)",
                 "stages 1 to 3",
                 "tests/proving/test_resumed_elsewhere.py",
             ),

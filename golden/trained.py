@@ -8,7 +8,7 @@ Two structures are one here where they differ only in keys that a training step 
 - `tensor_parallel.autotp_size`: 2, 4 and 8 are 2 here, on four ranks, so that two hold the same part;
 - a precision, a place or `round_robin_gradients` that is said to be off, as it is where nobody says it.
 
-That these keys do not reach training is tested on some that stand for others, with their own (`stood_for`).
+That these keys do not reach training is tested with all but two monitors of them at once (`with_unread`).
 
 Each case is trained on two ranks and on four, AutoTP on four alone. Four ranks take one micro-batch each where two take
 two, so that both see the same samples, and one run of plain PyTorch stands beside both.
@@ -40,7 +40,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -50,7 +50,7 @@ from dsgen.proving.adaptation import tensor_parallel_degree
 from golden import starts
 from golden.structures import structure
 
-__all__ = ["AUTOCAST", "Case", "cases", "on_more_ranks", "precision_of", "shrunk", "stood_for", "told_apart"]
+__all__ = ["AUTOCAST", "Case", "cases", "on_more_ranks", "precision_of", "shrunk", "told_apart", "with_unread"]
 
 NOT_READ = ("activation_checkpointing", "steps_per_print", "wall_clock_breakdown", "timers", "csv_monitor",
             "tensorboard", "wandb")  # fmt: skip
@@ -140,7 +140,10 @@ def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any
     """
     made: dict[str, Case] = {}
     used: Counter[str] = Counter()
-    for group in _groups(shares, configs):
+    groups: dict[Any, list[starts.Share]] = {}
+    for share in shares:
+        groups.setdefault(structure(told_apart(configs[share.cells[0].sha])), []).append(share)
+    for group in groups.values():
         config = configs[group[0].cells[0].sha]
         model = _sibling(group, used)
         if expectations.parameter_place(config) == "nvme" and "leaf_module" not in config["zero_optimization"]:
@@ -159,31 +162,25 @@ def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any
     return (*made.values(), *more)
 
 
-def stood_for(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[Case, Case]]:
-    """Pairs of cases that must have the same losses: one that is trained, and a structure that it stands for.
+def with_unread(case: Case, folder: str) -> Case:
+    """The case with every key that is said not to reach training, none at its default.
 
     Args:
-        shares, configs: As for `cases`.
+        case: With a config that has the sections of ZeRO.
+        folder: Where the monitor writes.
     """
-    trained = {case.name: case for case in cases(shares, configs)}
-    for group in _groups(shares, configs):
-        of_group = {structure(configs[share.cells[0].sha]): configs[share.cells[0].sha] for share in reversed(group)}
-        first, *others = reversed(of_group.values())
-        case = trained[next(_cases(first, {}, 0)).name]  # the model has no part in its name
-        for config in others:
-            other = attrs.evolve(case, config=shrunk(config, case.precision, wide=case.wide))
-            if other != case:  # as AutoTP over four GPUs is one over two here
-                yield case, other
-
-
-def _groups(
-    shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any]]
-) -> Iterable[Sequence[starts.Share]]:
-    """The shares of each structure that training tells apart."""
-    groups: dict[Any, list[starts.Share]] = {}
-    for share in shares:
-        groups.setdefault(structure(told_apart(configs[share.cells[0].sha])), []).append(share)
-    return groups.values()
+    config = copy.deepcopy(dict(case.config))
+    config |= {
+        "activation_checkpointing": {"partition_activations": True, "contiguous_memory_optimization": True,
+                                     "number_checkpoints": 2, "synchronize_checkpoint_boundary": True, "profile": True},
+        "steps_per_print": 1,
+        "wall_clock_breakdown": True,
+        "timers": {"throughput": {"enabled": True, "synchronized": True}},
+        "csv_monitor": {"enabled": True, "output_path": folder, "job_name": "unread"},
+    }  # fmt: skip
+    gathers = config["zero_optimization"].get("stage3_gather_16bit_weights_on_model_save", False)
+    config["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] = not gathers
+    return attrs.evolve(case, config=config)
 
 
 def _mixtures(shares: Sequence[starts.Share]) -> list[dict[str, Any]]:

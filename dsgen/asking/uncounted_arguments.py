@@ -17,7 +17,7 @@ _ALIGNED = ("rl", "rlhf_type", "stage", CONFIG_OF_TRL)
 _PAIRS = {"dpo": True, "ipo": True, "kto": True, **dict.fromkeys(("rm", "reward", "orpo", "cpo", "simpo"), False)}
 _GENERATE = ("grpo", "ppo", "rloo", "gkd")
 _OF_GRPO = ("num_generations",)
-_OF_DPO = ("beta", "max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
+_OF_DPO = ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_beta")
 # Arguments of the Trainer's that are not counted -> what of them.
 _SWITCHED_ON = {
     "torch_compile": "torch.compile is not counted: it may take less for what it fuses, and more while it compiles",
@@ -58,8 +58,8 @@ def uncounted(values: Mapping[str, Any], file: str, fields: Mapping[str, Any]) -
     kind = _aligned(values)
     if kind in _GENERATE:
         yield (
-            f"{file} is of {kind.upper()}: what generates its answers and a reference model are not counted; "
-            "--gpu-memory-used SIZE says what they take of every GPU"
+            f"{file} is of {kind.upper()}: what generates its answers, and a reference model where one is, are not "
+            "counted; --gpu-memory-used SIZE says what they take of every GPU"
         )
         return
     pairs, reference = kind in _PAIRS and kind != "kto", _PAIRS.get(kind, False) and "method" not in fields

@@ -17,8 +17,8 @@ __all__ = ["command"]
 def command(first: str, second: str, form: str) -> int:
     """Compare two configs or two scenarios, key by key, with reasons.
 
-    A and B are DeepSpeed configs or scenario files, in any mixture. Of two scenarios it also says what their programs
-    must do, which no key does. Exit code 1 means that they differ.
+    A and B are DeepSpeed configs or scenario files, in any mixture. Of two scenarios it also says where their programs
+    must do different things, which no key tells. Exit code 1 means that they differ.
     """
     import json
 

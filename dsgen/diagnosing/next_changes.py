@@ -185,6 +185,8 @@ def _of_program(start: Way) -> Iterator[Way]:
         yield way(True, 'attn_implementation="flash_attention_2"', attention="flash")
     if start.strategy.checkpointing and not training.activation_offloading:
         yield way(True, "activation_offloading=True of TRL's SFTConfig", activation_offloading=True)
+    if training.activation_offloading:
+        yield way(True, "activation_offloading=False", activation_offloading=False)
     if start.job.seq_len >= 2 * _SHORTEST:
         yield way(False, "", seq_len=start.job.seq_len // _HALF)
 
@@ -230,7 +232,7 @@ def _typed(options: dict[str, Any]) -> Iterator[str]:
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         for one in value if isinstance(value, list) else [value]:
-            yield option if one is True else f"{option} {one}"
+            yield option if one is True else f"--no-{option[2:]}" if one is False else f"{option} {one}"
 
 
 def _slower(start: Way, way: Way) -> float | None:

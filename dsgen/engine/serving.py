@@ -20,13 +20,14 @@ from typing import Any, NamedTuple, NoReturn
 
 from dsgen.engine.children import GroupLeader, end, fork, send_output_to, wait
 
-__all__ = ["Forked", "ask_cpu_once", "in_fork", "preload", "serve"]
+__all__ = ["Forked", "ask_cpu_once", "in_fork", "is_gone", "preload", "remove_own_folder", "serve"]
 
 _TAIL_CHARACTERS = 400  # of the log of a fork that died
 # For a parent whose pipe has ended to be gone: Linux closes the files of a process that is killed before it gives its
 # children to another (kernel/exit.c, do_exit: exit_files, then exit_notify).
 _GOING_SECONDS = 2.0
 _LOOK_SECONDS = 0.01
+_OWN_FOLDER = "dsgen-"  # what the name of a folder begins with that proving.children makes
 
 Message = dict[str, Any]
 
@@ -65,8 +66,8 @@ def serve(
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     first = sys.stdin.readline()
     if not first:
-        if starter and _is_gone(parent):  # and has left its folder, in which we were started
-            shutil.rmtree(Path.cwd(), ignore_errors=True)
+        if starter and is_gone(parent):  # and has left its folder, in which we were started
+            remove_own_folder()
         return 1
     setup = json.loads(first)
     ended = False
@@ -80,15 +81,17 @@ def serve(
         if "missing" not in greeting:
             for line in sys.stdin:
                 _say(channel, answer(json.loads(line)))
+            ended = True
+    except BrokenPipeError:  # nobody reads any more
         ended = True
     finally:
         close()
-        if _is_gone(parent, _GOING_SECONDS if ended else 0.0):  # nobody is left to remove it
+        if is_gone(parent, _GOING_SECONDS if ended else 0.0):  # nobody is left to remove it
             shutil.rmtree(setup["folder"], ignore_errors=True)
     return 0
 
 
-def _is_gone(parent: int, seconds: float = _GOING_SECONDS) -> bool:
+def is_gone(parent: int, seconds: float = _GOING_SECONDS) -> bool:
     """Whether the parent is gone, or goes within some seconds; one that lives ends us meanwhile."""
     deadline = time.monotonic() + seconds
     while os.getppid() == parent:
@@ -96,6 +99,12 @@ def _is_gone(parent: int, seconds: float = _GOING_SECONDS) -> bool:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
+
+
+def remove_own_folder() -> None:
+    """Remove the folder that a parent made for us and started us in (proving.children); no other one."""
+    if (folder := Path.cwd()).name.startswith(_OWN_FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _stop(number: int, frame: object) -> NoReturn:

@@ -307,5 +307,5 @@ def _overflow(config: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[Ch
     finite = "finite weights" if told["finite"] else "weights that are not finite"
     if told["rate"] > 0:
         yield _equal("the step after them", "moves finite weights", f"{'moves' if told['moved'] else 'keeps'} {finite}")
-    else:  # a schedule that has come to its end
+    else:  # such as of a schedule that has come to its end
         yield _equal("the step after them", "finite weights", finite)

@@ -54,7 +54,7 @@ def data(comparison: Comparison) -> dict[str, Any]:
         "second": comparison.second.name,
         "differences": [_difference(item) for item in comparison.differences],
         "written_out_defaults": [_difference(item) for item in comparison.written_out],
-        "programs": [list(words) for words in comparison.programs],
+        "programs": dict(zip(("first", "second"), map(list, comparison.programs), strict=True)),
     }
 
 

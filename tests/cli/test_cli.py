@@ -331,7 +331,7 @@ def test_diff_of_two_scenarios_says_what_their_programs_must_do(run, tmp_path):
 
     assert code == 1
     assert out.endswith("what the program must do\n  + a chunked loss\nno keys differ\n")
-    assert (data["differences"], data["programs"]) == ([], [["a chunked loss"], []])
+    assert (data["differences"], data["programs"]) == ([], {"first": ["a chunked loss"], "second": []})
 
 
 def test_diff_of_a_config_with_itself_is_code_0(run, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -22,10 +23,11 @@ from pathlib import Path
 root, server = Path(sys.argv[1]), sys.argv[2]
 idle = []
 for number in range(int(sys.argv[3])):
-    folder = root / f"folder{number}"
+    folder = root / f"dsgen-{number}"
     folder.mkdir()
-    process = subprocess.Popen([sys.executable, "-c", server], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               env={**os.environ, "DSGEN_PARENT": str(os.getpid())}, start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-c", server], cwd=folder, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, env={**os.environ, "DSGEN_PARENT": str(os.getpid())},
+                               start_new_session=True)
     process.stdin.write(json.dumps({"folder": str(folder)}).encode() + b"\\n")
     process.stdin.flush()
     idle.append(process)
@@ -38,15 +40,16 @@ time.sleep(600)
 
 def test_a_killed_parent_s_folders_are_removed(tmp_path: Path) -> None:
     """Servers at rest see the end of their pipe before they see that their parent is gone."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path), SERVER, str(SERVERS)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == "idle\n"
-    assert len(list(tmp_path.iterdir())) == SERVERS
-
-    parent.kill()
-    parent.communicate()
+    said = [sys.executable, "-c", PARENT, str(tmp_path), SERVER, str(SERVERS)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen(said, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "idle\n"
+        assert len(list(tmp_path.iterdir())) == SERVERS
+    finally:
+        parent.kill()
+        parent.communicate()
 
     deadline = time.monotonic() + SECONDS
     while list(tmp_path.iterdir()):

@@ -17,11 +17,18 @@ sys.exit(serve(lambda setup: {}, lambda question: {}, lambda: None))
 GONE = "999999999"  # no process has this id
 
 
-@pytest.mark.parametrize(("starter", "left"), [({}, True), ({"DSGEN_PARENT": GONE}, False)])
+@pytest.mark.parametrize(
+    ("starter", "name", "left"),
+    [
+        ({}, "dsgen-prove-x", True),
+        ({"DSGEN_PARENT": GONE}, "dsgen-prove-x", False),
+        ({"DSGEN_PARENT": GONE}, "x", True),
+    ],
+)
 def test_only_a_folder_that_was_left_to_a_server_is_removed(
-    tmp_path: Path, starter: dict[str, str], left: bool
+    tmp_path: Path, starter: dict[str, str], name: str, left: bool
 ) -> None:
-    folder = tmp_path / "folder"
+    folder = tmp_path / name
     folder.mkdir()
     (folder / "mine").touch()
 

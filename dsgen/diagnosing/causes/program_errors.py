@@ -100,7 +100,11 @@ PROGRAMS = (
         code="checkpoint-cut-off",
         words="a file of the checkpoint is not whole",
         phase="resume",
-        signs=(Sign("PytorchStreamReader failed reading zip archive"),),
+        signs=(
+            Sign("PytorchStreamReader failed reading zip archive"),
+            Sign("PytorchStreamReader failed reading file"),
+            Sign("pickle data was truncated"),
+        ),
         why="A rank that was killed while it saved, or a full disk, leaves half of a file. `latest` may name such a "
         "checkpoint: rank 0 writes it without waiting for the others' files (deepspeed/runtime/engine.py of 0.19.8, "
         "save_checkpoint).",

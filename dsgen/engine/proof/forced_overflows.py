@@ -30,7 +30,7 @@ def force_overflow(engine: Any, config: dict[str, Any], step: Callable[[float], 
 
     Returns:
         forced and skipped (steps), kept (whether the weights stayed), scales (before, after), rate (of learning in the
-        first step after them that was neither skipped nor one of a warm-up's that begin at 0; 0 where there was none),
+        last step after them: the first that was neither skipped nor one at a rate of 0, as a warm-up begins with),
         moved and finite (by then). None where the scale is at its least already: DeepSpeed stops there by design.
     """
     section = config["fp16"]

@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dsgen.engine.serving import is_gone, remove_own_folder
 from dsgen.engine.simulate import requests
 
 __all__ = ["answer", "environment", "main", "versions"]
@@ -43,7 +44,11 @@ def main(_: Sequence[str] = ()) -> None:
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    json.dump(answer(json.load(sys.stdin)), answers)
+    request = sys.stdin.read()
+    if not request and starter and is_gone(int(starter)):  # killed before it asked
+        remove_own_folder()
+        return
+    json.dump(answer(json.loads(request)), answers)
     answers.flush()
     # Nothing is left to save; tearing a fake world down has no meaning and can hang on its threads.
     os._exit(0)
