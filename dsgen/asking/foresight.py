@@ -29,7 +29,8 @@ _ALONE = "deepspeed"
 _NO_WORDS = "(no message)"  # of the proof's, for an error without any
 _ALLOWED = "fp16-on-cpu"  # a rule about what a proof lets a CPU do
 _PACKAGES = tuple(name for name in PACKAGES if name != "libaio")  # an operator: it is built before the ranks start
-_TYPE = "{type}"
+_TYPE, _VALUE = "{type}", "{value}"
+_NOTHING = "(?!)"  # the pattern that matches nothing
 _LEAST_WORDS = 3  # of a quotation; fewer are a name, or say nothing
 _LEAST_LETTERS = 3  # of a value that is looked for
 UNEXPLAINED = 3  # what `explains` gives of a finding that is about something else
@@ -149,9 +150,10 @@ def explains(item: Finding, config: Mapping[str, Any], words: str, known: Surfac
     if rule is None:
         return UNEXPLAINED
     there, value = lookup(config, item.path)
-    kind = re.escape(type(value).__name__) if there else "[]"
+    kind, written = (re.escape(type(value).__name__), re.escape(repr(value))) if there else (_NOTHING, _NOTHING)
     flat = _flat(words)
-    shows = [one.replace(_TYPE, kind) for one in rule.shows if _TYPE not in one or not _is_strict(item.path, known)]
+    shows = [one for one in rule.shows if _TYPE not in one or not _is_strict(item.path, known)]
+    shows = [one.replace(_TYPE, kind).replace(_VALUE, rf"(?<!\w){written}") for one in shows]
     if any(re.search(one, words) for one in shows):
         return 0
     if any(quote in flat for quote in _quotations(f"{rule.why} {item.message}")):
@@ -171,12 +173,17 @@ def _names_key(path: str, words: str) -> bool:
     """Whether words name a key; one that is a word of English too must stand as a key does."""
     section, _, last = path.rpartition(".")
     key = last.partition("[")[0]
-    if not key or (key == "enabled" and section.rpartition(".")[2] not in words.lower()):
+    if not key or (key == "enabled" and _bare(section.rpartition(".")[2]) not in _bare(words)):
         return False
     if "_" in key.strip("_"):
         spoken = re.escape(key).replace("_", "[_ ]")  # a check says "gradient clipping" of gradient_clipping
         return re.search(rf"(?<![A-Za-z0-9_]){spoken}(?![A-Za-z0-9_])", words, re.IGNORECASE) is not None
     return re.search(rf"(?:['\"`.]|Config |: ){re.escape(key)}(?![A-Za-z0-9_])", words) is not None
+
+
+def _bare(text: str) -> str:
+    """Without case and underscores: `comms_logger` is the CommsLoggerConfig of pydantic's words."""
+    return text.replace("_", "").lower()
 
 
 def _names_value(value: str, words: str) -> bool:

@@ -68,3 +68,8 @@ class Witness(dict[str, Any]):
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         # A config that is pickled (into a checkpoint, to another process) is a plain dict there.
         return dict, (dict(dict.items(self)),)
+
+
+# DeepSpeed, torch and pydantic name the type of what they refuse: `dict`, as in a start without a witness.
+Witness.__name__ = Witness.__qualname__ = "dict"
+Witness.__module__ = "builtins"

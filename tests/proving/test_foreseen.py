@@ -44,6 +44,11 @@ def fp16(**keys: Any) -> dict[str, Any]:
     return {**{key: value for key, value in BASE.items() if key != "bf16"}, "fp16": {"enabled": True, **keys}}
 
 
+def profiled(**keys: Any) -> dict[str, Any]:
+    """The base with a profile of its first step."""
+    return {**BASE, "flops_profiler": {"enabled": True, "profile_step": 1, **keys}}
+
+
 def nvme(**keys: Any) -> dict[str, Any]:
     """The optimizer on NVMe, with a section `aio`."""
     return {**zero(3, offload_optimizer=NVME), "aio": keys}
@@ -139,6 +144,20 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no request to NVMe": (nvme(queue_depth=0), "nvme-io-refused"),
     "no thread for NVMe": (nvme(intra_op_parallelism=0), "nvme-io-refused"),
+    "a number as the type of a schedule": ({**BASE, "scheduler": {"type": 3, "params": {}}}, "rejected-value"),
+    "a map as the type of a schedule": ({**BASE, "scheduler": {"type": {}, "params": {}}}, "rejected-value"),
+    "a number as the arguments of a schedule": (
+        {**BASE, "scheduler": {"type": "WarmupLR", "params": 3}},
+        "scheduler-params-missing",
+    ),
+    "betas that are a number": (optimizer(betas=1.5), "optimizer-argument-type"),
+    "a log of communication neither on nor off": ({**BASE, "comms_logger": {"enabled": None}}, "rejected-value"),
+    "a log of communication as a map": ({**BASE, "comms_logger": {"enabled": {}}}, "rejected-value"),
+    "a depth of modules with a fraction": (profiled(module_depth=1.5), "rejected-value"),
+    "a depth of modules as a map": (profiled(module_depth={}), "rejected-value"),
+    "a dtype that is a number": ({**BASE, "data_types": {"grad_accum_dtype": 7}}, "rejected-value"),
+    "a dtype that is a map": ({**BASE, "data_types": {"grad_accum_dtype": {}}}, "rejected-value"),
+    "clipping as a map": ({**BASE, "gradient_clipping": {}}, "rejected-value"),
     "a schedule without its type": ({**BASE, "scheduler": {"type": None, "params": {}}}, "scheduler-type-missing"),
     "ranks of a sequence alone": ({**BASE, "sequence_parallel_size": 2}, "sequence-parallel-alone"),
     "a first loss scale of 2^40": (fp16(initial_scale_power=40), "initial-loss-scale-too-high"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -36,6 +37,16 @@ def test_the_witness_sees_every_way_to_read() -> None:
     dict(**witness["d"])
 
     assert witness.seen == {"a", "a.x", "b", "c", "d", "d.z"}
+
+
+def test_errors_name_a_witness_as_the_dict_that_it_stands_for() -> None:
+    """DeepSpeed's own words are those of a start without a proof; what is pickled stays a plain dict."""
+    witness: Any = Witness({"a": {"x": 1}})
+
+    with pytest.raises(TypeError, match="'>' not supported between instances of 'dict' and 'int'"):
+        _ = witness["a"] > 1
+    assert repr(type(witness["a"])) == "<class 'dict'>"
+    assert type(pickle.loads(pickle.dumps(witness))) is dict  # our own bytes
 
 
 def test_a_lock_is_removed_only_when_nobody_holds_it(tmp_path: Path) -> None:

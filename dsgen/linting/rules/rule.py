@@ -17,8 +17,9 @@ __all__ = ["OF_ANOTHER_TYPE", "Rule", "Rules"]
 # Python's words on a value of a type that nobody expected.
 OF_ANOTHER_TYPE = (
     r"(?:between instances of|operand type\(s\) for) .*'{type}'",
-    r"must be [\w ]+, not {type}\b",
-    r"'{type}' object (?:has no attribute|is not)",
+    r"must be [\w ]+, not '?{type}\b",
+    r"'{type}' object (?:has no attribute|is not|cannot be interpreted)",
+    r"cannot unpack non-iterable {type} object",
 )
 
 
@@ -45,7 +46,7 @@ class Rule:
         about_versions: Whether it speaks of what changed between releases, so that `dsgen migrate` applies its fixes.
         shows: What DeepSpeed says when it stops for this, or the check of `dsgen prove` that does not hold, where those
             words name neither the key nor its value and `why` does not quote them: regular expressions, in which {type}
-            is Python's name for the type of the value.
+            is Python's name for the type of the value, and {value} the value as Python writes it.
         check: The faults of one subject.
     """
 

@@ -60,6 +60,6 @@ RULE = Rule(
 }""",
     evidence=("DeepSpeed 0.19.8 run with every key and values of every JSON type",),
     check=check,
-    shows=(*OF_ANOTHER_TYPE, "(?:modulo|division) by zero"),
+    shows=(*OF_ANOTHER_TYPE, "{value} is not a valid", "(?:modulo|division) by zero"),
     general=True,
 )

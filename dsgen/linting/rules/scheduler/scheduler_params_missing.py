@@ -56,5 +56,5 @@ RULE = Rule(
         "probe A_sched_noparams",
     ),
     check=check,
-    shows=(r"argument after \*\* must be a mapping, not NoneType",),
+    shows=(r"argument after \*\* must be a mapping, not ",),
 )
