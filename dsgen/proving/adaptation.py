@@ -91,10 +91,11 @@ def adapt(config: Mapping[str, Any], ranks: int, folder: str) -> tuple[dict[str,
     if isinstance(wandb, dict) and wandb.get("enabled") is True:
         changes.append(Adaptation("wandb", "online", "offline", "a proof must not write to anyone's account"))
     checkpoint = used.get("checkpoint")
-    if isinstance(checkpoint, dict) and checkpoint.get("load_universal") is True:
+    universal = checkpoint.get("load_universal") if isinstance(checkpoint, dict) else False
+    if isinstance(checkpoint, dict) and universal and universal != "auto":  # any text counts as true
         checkpoint["load_universal"] = False
         why = "the proof loads the checkpoint it has just saved, which is not converted"
-        changes.append(Adaptation("checkpoint.load_universal", True, False, why))
+        changes.append(Adaptation("checkpoint.load_universal", universal, False, why))
     return used, tuple(changes)
 
 

@@ -11,6 +11,7 @@ TRUE_TEXTS = frozenset(("true", "t", "yes", "y", "on", "1"))  # what pydantic ta
 FALSE_TEXTS = frozenset(("false", "f", "no", "n", "off", "0"))
 
 _INTEGER = re.compile(r"[-+]?[0-9]+(_[0-9]+)*(\.0*)?")
+_FLOATS_BELOW = 2.0**63  # pydantic takes a whole float that fits 64 bits, and a whole number of any size
 _DIGITS = 4_300  # longest whole number that Python, and so pydantic, reads from text
 
 
@@ -29,7 +30,7 @@ def integer(value: object) -> int | None:
     if isinstance(value, (bool, int)):
         return int(value)
     if isinstance(value, float):
-        return int(value) if value.is_integer() else None
+        return int(value) if value.is_integer() and abs(value) < _FLOATS_BELOW else None
     if isinstance(value, str) and len(value) <= _DIGITS and _INTEGER.fullmatch(value.strip()):
         return int(value.strip().partition(".")[0].replace("_", ""))
     return None

@@ -14,7 +14,7 @@ from dsgen.deepspeed.keys import Key
 
 KNOWN = surface.load("0.19")
 VALUES: tuple[Any, ...] = (
-    *(0, 1, 2, 3, -1, 5, 10**30, 0.0, 1.0, 2.0, 1.5, 0.5, 5e8, math.inf, True, False, None),
+    *(0, 1, 2, 3, -1, 5, 10**30, 0.0, 1.0, 2.0, 1.5, 0.5, 5e8, 1e19, -1e19, math.inf, True, False, None),
     *("x", "true", "false", "yes", "Y", "on", "0", "1", "2", " 2 ", "2.0", "5e8", "1.5", "-1", "500_000", ""),
     *("cpu", "none", "CPU", "nan", "fp16", "None", " true", "TRUE", "auto", "Auto"),
     *([], ["a"], [1], {}),

@@ -142,6 +142,8 @@ def test_utf_16_that_was_read_as_utf_8_is_named(order: str) -> None:
         (f"{{{BATCH}", [("broken-syntax", "error", 1, 1)]),
         (f'{{{BATCH}, "x": 1e999}}', [("number-too-large", "error", 1, 44)]),
         (f'{{{BATCH}, "x": {"7" * 5000}}}', [("number-too-large", "error", 1, 44)]),
+        (f'{{{BATCH}, "steps_per_print": 1{"0" * 309}}}', [("number-too-large", "error", 1, 58)]),
+        (f'{{{BATCH}, "steps_per_print": 1{"0" * 308}}}', []),
         (f'{{{BATCH}, "gradient_clipping": NaN}}', [("not-a-number", "error", 1, 60)]),
         (f'{{{BATCH}, "gradient_clipping": -Infinity\n}}', [("not-a-number", "error", 1, 60)]),
         (f"{{{BATCH},\n{BATCH}}}", [("duplicate-key", "error", 2, 1)]),

@@ -49,6 +49,16 @@ def profiled(**keys: Any) -> dict[str, Any]:
     return {**BASE, "flops_profiler": {"enabled": True, "profile_step": 1, **keys}}
 
 
+def scheduled(kind: str, **arguments: Any) -> dict[str, Any]:
+    """The base with a schedule."""
+    return {**BASE, "scheduler": {"type": kind, "params": arguments}}
+
+
+def cycle(**arguments: Any) -> dict[str, Any]:
+    """The base with a OneCycle."""
+    return scheduled("OneCycle", **{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, **arguments})
+
+
 def nvme(**keys: Any) -> dict[str, Any]:
     """The optimizer on NVMe, with a section `aio`."""
     return {**zero(3, offload_optimizer=NVME), "aio": keys}
@@ -158,6 +168,33 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "a dtype that is a number": ({**BASE, "data_types": {"grad_accum_dtype": 7}}, "rejected-value"),
     "a dtype that is a map": ({**BASE, "data_types": {"grad_accum_dtype": {}}}, "rejected-value"),
     "clipping as a map": ({**BASE, "gradient_clipping": {}}, "rejected-value"),
+    "a bucket of more elements than 64 bits count": (zero(2, reduce_bucket_size=10**19), "number-beyond-64-bits"),
+    "a bucket of more bytes than 64 bits count": (zero(3, reduce_bucket_size=2**62), "number-beyond-64-bits"),
+    "a bucket as a float of more than 64 bits": (zero(2, reduce_bucket_size=1e19), "rejected-value"),
+    "clipping to a norm of more than 64 bits": ({**BASE, "gradient_clipping": 2**64}, "number-beyond-64-bits"),
+    "a number that no float holds": ({**BASE, "steps_per_print": 10**309}, "number-too-large"),
+    "an accumulation that no batch is a multiple of": (
+        {**BASE, "train_batch_size": 8, "gradient_accumulation_steps": 10**19},
+        "batch-never-adds-up",
+    ),
+    "an accumulation with a fraction": ({**BASE, "gradient_accumulation_steps": 1.5}, "accumulation-fraction"),
+    "a profile deeper than the model": (profiled(module_depth=7), "profiler-deeper-than-model"),
+    "a warm-up from no rate": (scheduled("WarmupLR", warmup_min_lr=[]), "scheduler-argument-type"),
+    "a warm-up from a list of texts": (scheduled("WarmupLR", warmup_min_lr=["0"]), "scheduler-argument-type"),
+    "a form of warm-up that is a map": (scheduled("WarmupLR", warmup_type={}), "unknown-warmup-type"),
+    "a range of rates from a text": (
+        scheduled("LRRangeTest", lr_range_test_min_lr="x"),
+        "scheduler-argument-type",
+    ),
+    "a range of rates by a list": (
+        scheduled("LRRangeTest", lr_range_test_step_rate=[1.0]),
+        "scheduler-argument-type",
+    ),
+    "a cycle from nowhere": (cycle(cycle_min_lr=None), "scheduler-argument-type"),
+    "a momentum that is a text": (cycle(cycle_min_mom="x"), "scheduler-argument-type"),
+    "a first half that is null": (cycle(cycle_first_step_size=None), "steps-not-positive"),
+    "a first half that is a word": (cycle(cycle_first_step_size="x"), "steps-not-positive"),
+    "a second half that is a word": (cycle(cycle_second_step_size="x"), "cycle-second-half-negative"),
     "a schedule without its type": ({**BASE, "scheduler": {"type": None, "params": {}}}, "scheduler-type-missing"),
     "ranks of a sequence alone": ({**BASE, "sequence_parallel_size": 2}, "sequence-parallel-alone"),
     "a first loss scale of 2^40": (fp16(initial_scale_power=40), "initial-loss-scale-too-high"),

@@ -126,6 +126,17 @@ def test_paths_lead_into_the_proofs_own_folder() -> None:
     }
 
 
+@pytest.mark.parametrize("universal", [True, "maybe", "false", 1])
+def test_a_proof_loads_no_universal_checkpoint(universal: object) -> None:
+    """Whatever counts as true asks for one, and what the proof has saved is none; "auto" is left to be seen."""
+    used, (change,) = adapt({"checkpoint": {"load_universal": universal}}, 2, "/proof")
+
+    assert used == {"checkpoint": {"load_universal": False}}
+    assert (change.key, change.written, change.used) == ("checkpoint.load_universal", universal, False)
+    for kept in (False, None, "auto"):
+        assert adapt({"checkpoint": {"load_universal": kept}}, 2, "/proof")[1] == ()
+
+
 def test_ranks_follow_the_tensor_parallel_degree() -> None:
     """Two ranks, or as many as AutoTP needs; a number that AutoTP cannot divide is an error."""
     four = {"tensor_parallel": {"autotp_size": 4}}

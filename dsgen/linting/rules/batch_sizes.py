@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.deepspeed.keys import too_large
 from dsgen.linting.subjects import OPEN, Subject
 
 __all__ = ["ACCUMULATION", "MICRO", "SEQUENCE_ALONE", "TRAIN", "Sizes", "adds_up", "divisor", "ranks", "sizes", "whole"]
@@ -41,7 +42,7 @@ def whole(value: Any) -> int | None:
 
 
 def sizes(subject: Subject, *, exact: bool = False) -> Sizes | None:
-    """The three sizes as DeepSpeed will find them; whole numbers, or with `exact` fractions and truth values as well.
+    """The three sizes as DeepSpeed will find them; whole numbers, or with `exact` all that it multiplies.
 
     None when the program fills one in, when one is no such number above 0 (other rules judge that), and when neither of
     the first two is given.
@@ -100,6 +101,6 @@ def _size(subject: Subject, key: str, exact: bool) -> Any:
     if value is None or value is OPEN:
         return value
     size = whole(value)
-    if exact and size is None and isinstance(value, (int, float)) and abs(value) < _LARGEST:
+    if exact and size is None and isinstance(value, (int, float)) and too_large(value) is None and value == value:
         return int(value) if isinstance(value, bool) else value
     return OPEN if size is None else size

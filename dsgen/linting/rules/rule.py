@@ -12,7 +12,7 @@ import attrs
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
-__all__ = ["OF_ANOTHER_TYPE", "Rule", "Rules"]
+__all__ = ["OF_ANOTHER_TYPE", "OF_NO_NUMBER", "Rule", "Rules"]
 
 # Python's words on a value of a type that nobody expected.
 OF_ANOTHER_TYPE = (
@@ -20,6 +20,13 @@ OF_ANOTHER_TYPE = (
     r"must be [\w ]+, not '?{type}\b",
     r"'{type}' object (?:has no attribute|is not|cannot be interpreted)",
     r"cannot unpack non-iterable {type} object",
+    r"unhashable type: '{type}'",
+    "could not convert string to float: {value}",
+)
+# Those on one in a list, and pybind11's: they do not name what they found.
+OF_NO_NUMBER = (
+    *(r"operand type\(s\) for", "could not convert string to float", "can't multiply sequence by non-int"),
+    "incompatible function arguments",
 )
 
 

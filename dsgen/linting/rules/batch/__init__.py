@@ -13,4 +13,5 @@ RULES = Rules(
     "batch_never_adds_up",
     "batch_mismatches_gpus",
     "batch_fixes_gpu_count",
+    "accumulation_fraction",
 )

@@ -20,4 +20,5 @@ RULES = Rules(
     "two_names",
     "key_too_new",
     "dotted_key",
+    "number_beyond_64_bits",
 )

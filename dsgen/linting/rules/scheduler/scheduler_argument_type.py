@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.arguments import TORCH_NUMBERS, arguments, built_schedule, number_fix
-from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, OF_NO_NUMBER, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -35,8 +35,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         elsewhere = name not in TORCH_NUMBERS if built.torch else name in _OTHERS
         if value == "auto" or unread or elsewhere or not built.takes(name):
             continue
-        path = f"scheduler.params.{name}"
-        wanted = built.defaults[name]
+        path, wanted = f"scheduler.params.{name}", built.defaults[name]
         if isinstance(wanted, bool):
             if isinstance(value, str):
                 said = f"{name} is the text {say(value)}, which counts as true; it must be true or false"
@@ -44,12 +43,13 @@ def check(subject: Subject) -> Iterator[Fault]:
         elif _no_number(name, value) or (value is None and _needed(subject, name, wanted)):
             stops = "stops after the warm-up" if name == _LATE else "stops"
             said = f"{name} is {say(value)}, and {built.title} computes with it and {stops}; it must be a number"
-            level = Severity.WARNING if name == _LATE else None
-            yield Fault(path, said, number_fix(path, value), level, on="value")
+            yield Fault(path, said, number_fix(path, value), Severity.WARNING if name == _LATE else None, on="value")
 
 
 def _no_number(name: str, value: object) -> bool:
-    return isinstance(value, (str, Mapping)) or (isinstance(value, list) and name not in _LISTS)
+    if isinstance(value, list) and name in _LISTS:
+        return not value or any(isinstance(item, (str, list, Mapping)) or item is None for item in value)
+    return isinstance(value, (str, list, Mapping))
 
 
 def _needed(subject: Subject, name: str, default: object) -> bool:
@@ -62,7 +62,7 @@ RULE = Rule(
     code="DSG555",
     name="scheduler-argument-type",
     severity=Severity.ERROR,
-    what="scheduler.params has a text, a map, a list or null where a number is needed.",
+    what="scheduler.params has a text, a map, a list or null where a number is needed, or a list without numbers.",
     why="The schedule computes with it: deepspeed.initialize or a step stops. YAML reads 1e-4 as a text.",
     example="""{
   "train_micro_batch_size_per_gpu": 1,
@@ -76,5 +76,5 @@ RULE = Rule(
 }""",
     evidence=("deepspeed/runtime/lr_schedules.py (0.19.8)", "DeepSpeed 0.19.8 run with a text at each argument"),
     check=check,
-    shows=OF_ANOTHER_TYPE,
+    shows=(*OF_ANOTHER_TYPE, *OF_NO_NUMBER, r"expected \d+ (?:value for )?\w+, got 0"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.arguments import arguments, built_schedule, number
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -73,5 +73,6 @@ RULE = Rule(
         "https://github.com/deepspeedai/DeepSpeed/commit/54ebdec61",
     ),
     check=check,
+    shows=OF_ANOTHER_TYPE,
     since="0.19.3",
 )

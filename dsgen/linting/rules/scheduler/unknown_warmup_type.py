@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.arguments import built_schedule
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -61,4 +61,5 @@ RULE = Rule(
         "probe SCH_linearlower",
     ),
     check=check,
+    shows=OF_ANOTHER_TYPE,
 )

@@ -25,4 +25,5 @@ RULES = Rules(
     "autotuning_ends_the_run",
     "chatty_output",
     "hybrid_engine_needs_gpu",
+    "profiler_deeper_than_model",
 )
