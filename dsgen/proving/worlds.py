@@ -15,7 +15,7 @@ from dsgen.proving.adaptation import adapt, tensor_parallel_degree
 from dsgen.proving.checks import Check, engine_checks, parse_checks
 from dsgen.shapes.errors import mistake
 
-__all__ = ["StartVerdict", "World", "WorldStart", "open_world"]
+__all__ = ["StartVerdict", "World", "WorldStart", "open_world", "start_checks"]
 
 _SERVER = "proof.world_server"
 _GREETING_SECONDS = 300.0  # imports of torch and DeepSpeed from a cold network disk
@@ -96,7 +96,7 @@ class World:
         shutil.rmtree(folder, ignore_errors=True)
         if told["error"] is not None:
             return StartVerdict(error=f"{told['phase']}: {told['error']}", seconds=told["seconds"])
-        judged = _judge(used, one.world, tp, told["observed"], self.versions["deepspeed"])
+        judged = start_checks(used, one.world, tp, told["observed"], self.versions["deepspeed"])
         return StartVerdict(error=None, checks=judged, seconds=told["seconds"])
 
     def parse(
@@ -129,10 +129,18 @@ class World:
                     yield StartVerdict(error=None, checks=checks, given=one["given"])
 
 
-def _judge(
+def start_checks(
     config: Mapping[str, Any], world: int, tp: int, observed: Mapping[str, Any], version: str
 ) -> tuple[Check, ...]:
-    """The checks that one rank can answer for, and those of the groups that it is in."""
+    """The checks that one rank can answer for, and those of the groups that it is in.
+
+    Args:
+        config: As the rank was given it.
+        world: Ranks of the declared world.
+        tp: Ranks of a tensor-parallel group.
+        observed: What the rank reported.
+        version: DeepSpeed's.
+    """
     steps = int(observed["steps"])  # more than _STEPS where the loss scaler let none of those through
     said = engine_checks(config, world, tp, steps, [observed], version, plain=False, small=True)
     groups = {"world": world, "tensor_parallel": tp, "optimizer": world // tp}

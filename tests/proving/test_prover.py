@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dsgen.proving import expectations as proof_expectations
+from dsgen.proving import worlds
 from dsgen.proving.adaptation import adapt, rank_count, resolve_batch
 from dsgen.proving.checks import checks
 from dsgen.proving.schedule import learning_rate
@@ -305,6 +306,18 @@ def test_a_loss_scale_that_is_fixed_stays() -> None:
 def test_a_scaler_that_lets_no_step_through_proves_nothing() -> None:
     stuck = {"parameter_dtypes": ["float16"], "skipped_steps": 3, "overflow": SURVIVED}
     assert "steps that the loss scaler let through" in failing(FP16, **stuck)
+
+
+@pytest.mark.parametrize("name", [None, "world", "tensor_parallel", "optimizer"])
+def test_a_start_in_groups_of_another_size_fails(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    """Of its declared world; what the engine checks besides is left out."""
+    monkeypatch.setattr(worlds, "engine_checks", lambda *_, **__: ())
+    groups = {"world": 16, "tensor_parallel": 2, "optimizer": 8}
+    observed = {"steps": 3, "groups": groups if name is None else {**groups, name: groups[name] // 2}}
+
+    (check,) = worlds.start_checks({"zero_optimization": {"stage": 3}}, 16, 2, observed, "0.19.8")
+
+    assert (check.name, check.ok) == ("ranks of each group", name is None)
 
 
 def test_ranks_are_compared() -> None:
