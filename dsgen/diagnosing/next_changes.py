@@ -27,6 +27,8 @@ _WHOLE = 3  # the stage at which parameters can be offloaded
 _SHORTEST = 512  # tokens; a shorter sequence is not worth offering
 _HALF = 2
 
+_PLACES = ("gpu", "host", "nvme")  # of a MemoryEstimate
+
 
 @attrs.frozen(kw_only=True)
 class NextChange:
@@ -40,6 +42,7 @@ class NextChange:
         slower: Time for a token by what it is now, less one; below 0 where it is faster; None where nobody knows.
         enough: Whether it saves what was missing, and fits as predicted.
         same: Whether it trains the same: the same tokens a step.
+        overfills: Whether another place, which had enough, does not hold what it then must.
     """
 
     options: dict[str, Any]
@@ -49,6 +52,7 @@ class NextChange:
     slower: float | None
     enough: bool
     same: bool = True
+    overfills: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +85,7 @@ def less_memory(question: Question, place: str, phase: str | None, missing_bytes
     start = Way(job=question.job, strategy=question.strategy, options={}, program="")
     before = estimate(start.job, start.strategy)
     every = [_told(question, start, way, before, place, phase, missing_bytes) for way in _ways(question, start)]
-    kept = [one for one in every if one.saved_bytes >= LEAST_SAVED]
+    kept = [one for one in every if one.saved_bytes >= LEAST_SAVED and not one.overfills]
     if len([one for one in kept if one.enough and one.same]) >= ENOUGH_CHOICES:
         kept = [one for one in kept if one.enough and one.same]
     if not any(one.enough and one.same for one in kept):
@@ -225,7 +229,12 @@ def _told(
         slower=_slower(start, way),
         enough=saved >= missing_bytes and after.verdict is not Verdict.DOES_NOT_FIT,
         same=way.same,
+        overfills=any(_full(after, other) and not _full(before, other) for other in _PLACES if other != place),
     )
+
+
+def _full(memory: MemoryEstimate, place: str) -> bool:
+    return bool(getattr(memory, place).verdict is Verdict.DOES_NOT_FIT)
 
 
 def _typed(options: dict[str, Any]) -> Iterator[str]:

@@ -179,6 +179,20 @@ def test_a_long_sequence_may_keep_what_backward_needs_in_ram() -> None:
     assert best.program == "activation_offloading=True of TRL's SFTConfig"
 
 
+def test_a_change_that_only_moves_what_is_missing_is_not_offered() -> None:
+    """On a node of little RAM neither activations nor an optimizer can wait there; and what waits may come back."""
+    long = {"hw": "h100-80g", "gpus": 1, "model": "llama-3.1-8b", "method": "lora", "zero_stage": 0, "micro_batch": 1,
+            "seq_len": 131_072, "checkpointing": "full", "chunked_loss": True}  # fmt: skip
+    small, waits = {"set": {"hardware.host_memory": "32 GiB"}}, {"activation_offloading": True}
+
+    on_gpu = less_memory(question(**long, **small), "gpu", "backward", 10 * GIB)
+    in_ram = less_memory(question(**long, **waits, **small), "host", "forward", GIB)
+
+    assert on_gpu
+    assert not any("activation_offloading" in change.options for change in on_gpu)
+    assert "--no-activation-offloading" in [change.words for change in in_ram]
+
+
 def test_where_one_change_is_not_enough_several_are_made() -> None:
     asked = question(hw="rtx4090-24g", model="llama-3.1-8b", zero_stage=0, micro_batch=8, accumulation=2,
                      checkpointing="none")  # fmt: skip
