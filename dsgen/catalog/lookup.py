@@ -37,6 +37,8 @@ _COUNTED = re.compile(  # 8xH100, and H100x8; the x of RTX 4080 counts nothing
 )
 _APPLES = re.compile(r"(?:apple|mac|mps|metal).*|(?:apple )?m[1-9](?:[ -]?(?:pro|max|ultra))?", re.IGNORECASE)
 _NUMBERED = re.compile(r"[a-z]*(?<!\d)\d{2,4}(?!\d)")  # what tells one card from another: 4080, p100
+_FOUR_DIGITS = re.compile(r"(?<!\d)\d{4}(?!\d)")  # of a GeForce: the words behind them tell others apart (3060 Ti)
+_SOLD = re.compile(r"[\s_-]+(\d+)[\s_-]*gi?b?$")  # the memory behind a card's name: RTX 3060 12 GB
 
 _MIRRORS = ("unsloth", "nousresearch")  # unslothai/unsloth unsloth/models/mapper.py says of what
 _REBUILT = ("phi-",)  # which unsloth stores as a Llama
@@ -44,7 +46,7 @@ _FOUR_BITS = re.compile(r"(?:-unsloth)?-bnb-4bit$")
 
 _CACHED = "models--"  # before organisation--model in the cache of the hub
 
-_LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
+_LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need four
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -151,11 +153,16 @@ def override_layer(file: str) -> Layer:
 
 
 def _card(name: str) -> Sheet | None:
-    """The sheet of a card as its driver or a shop calls it: "NVIDIA GeForce RTX 3090", "H100 80GB"."""
+    """The sheet of a card as its driver or a shop calls it: "NVIDIA GeForce RTX 3090", "RTX 3060 12 GB"."""
     from dsgen.detecting.cards import profile_of  # most names are those of profiles
 
     words = [word for word in re.split(r"[\s_-]+", name.casefold()) if word not in _MAKERS]
-    return _named("hardware", profile_of(name) or "-".join(words)) if words else None
+    sheet = _named("hardware", profile_of(name) or "-".join(words)) if words else None
+    sold = _SOLD.search(name.casefold())
+    if sheet is not None or sold is None:
+        return sheet
+    sheet = _named("hardware", name[: sold.start()]) or _card(name[: sold.start()])
+    return sheet if sheet is not None and sheet.name.endswith(f"-{sold[1]}g") else None
 
 
 def _mirrored(name: str) -> Sheet | None:
@@ -298,7 +305,9 @@ def _unknown(kind: str, name: str) -> DsgenError:
         todo = f"Say --hw {sheet.name} --gpus {number}.  {listing}"
     elif number:
         todo = f"{todo}\n  How many there are: --gpus {number}."
-    elif kind == "hardware" and any(word not in " ".join(known) for word in _NUMBERED.findall(name.casefold())):
+    elif kind == "hardware" and (
+        _FOUR_DIGITS.search(name) or any(word not in " ".join(known) for word in _NUMBERED.findall(name.casefold()))
+    ):
         likely = offer(dict.fromkeys(known[one] for one in almost(card, known)))
         rest = f"{likely}  {listing}" if likely else f"{listing[1:-1]} shows those that are known."
         todo = f"Say its memory in the place of --hw, such as --gpu-memory 16GiB.\n  {rest}"

@@ -50,11 +50,11 @@ _BY_CAPABILITY = {
 
 # What tells the families apart in the facts of a profile that names none, such as one for a card without its own; each
 # bound lies between the cards on its two sides.
-_HBM = 600e9  # bytes/s: V100 has 900, T4 has 320
+_HBM = 700e9  # bytes/s: V100 has 900, RTX 2080 Ti has 616
 _TENSOR_RATIO = 4  # TF32 by fp32: 8 for A100 and A30, 1 or 2 for the GPUs with graphics
 _HOPPER_FROM = 1.9e12  # bytes/s: the slowest Hopper has 2.0, the fastest GPU with GDDR7 1.8
 _BLACKWELL_FROM = 7e12  # bytes/s: B200 has 8, H200 4.8
-_GDDR7_FROM = 1.5e12  # bytes/s: RTX PRO 6000 has 1.6, the fastest Ada 1.0
+_GDDR7_FROM = 1.5e12  # bytes/s: RTX PRO 6000 has 1.6, the fastest Ada 1.0; an RTX 5080, 0.96, is taken for an Ada
 
 
 def architecture(hardware: "Hardware") -> Architecture:

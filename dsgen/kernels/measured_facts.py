@@ -63,9 +63,10 @@ GENERATIONS = {
 # Families of which nobody measured a kernel but large products: what streams and small kernels take is guessed.
 DERIVED = ("gaudi", "cpu")
 
-# What a card's product_efficiency is by that of the card which stands in where nobody measured it: 14 of the 15 cards
+# What a card's product_efficiency is by that of the card which stands in where nobody measured it: 23 of the 25 cards
 # of which both are known lie between (docs/kernels.md). What a card keeps up hangs on its power and clocks, which no
-# other fact of a profile tells: RTX 4090 1.40, RTX 3090 1.33, H100 PCIe 0.78; A10, of 150 W, has 0.57.
+# other fact of a profile tells: RTX 4090 1.40, RTX 3090 1.33, H100 PCIe 0.78; A10, of 150 W, has 0.57, and the RTX 4070
+# Ti SUPER 1.44.
 STANDS_IN = (0.77, 1.40)
 
 # Share of the line rate that the ring of a large collective reaches on the wire (nccl-tests' bus bandwidth), within

@@ -270,6 +270,27 @@ def test_every_fact_in_force_has_a_source(kind: str) -> None:
         ("H100 80GB", "h100-80g"),
         ("Tesla T4", "t4-16g"),
         ("AMD Instinct MI300X", "mi300x-192g"),
+        ("NVIDIA GeForce RTX 3060", "rtx3060-12g"),
+        ("RTX 3060", "rtx3060-12g"),
+        ("rtx-3060", "rtx3060-12g"),
+        ("3060", "rtx3060-12g"),
+        ("RTX 3060 12 GB", "rtx3060-12g"),
+        ("GeForce RTX 3060 12GB", "rtx3060-12g"),
+        ("rtx3060_12gb", "rtx3060-12g"),
+        ("2080 Ti", "rtx2080ti-11g"),
+        ("GeForce RTX 2080 Ti", "rtx2080ti-11g"),  # as drivers before 470 have it
+        ("RTX 3080", "rtx3080-10g"),
+        ("RTX 4060 Ti 16GB", "rtx4060ti-16g"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx4070tisuper-16g"),
+        ("4070 Ti Super", "rtx4070tisuper-16g"),
+        ("RTX 4080", "rtx4080-16g"),
+        ("5070ti", "rtx5070ti-16g"),
+        ("rtx 5080", "rtx5080-16g"),
+        ("NVIDIA RTX 4000 Ada Generation", "rtx4000ada-20g"),
+        ("RTX 4000 Ada", "rtx4000ada-20g"),
+        ("A4000", "rtxa4000-16g"),
+        ("RTX A5000 24GB", "rtxa5000-24g"),
+        ("RTX 3090 24GB", "rtx3090-24g"),
     ],
 )
 def test_a_card_is_known_by_the_name_that_its_driver_or_a_shop_gives_it(called: str, name: str) -> None:
@@ -290,7 +311,22 @@ def test_a_number_before_a_card_is_said_to_be_an_option(said: str, told: str) ->
     assert told in error_of("hardware", said)
 
 
-@pytest.mark.parametrize("card", ["RTX 4080", "rtx 3060", "GTX 1080 Ti", "RTX4070"])
+@pytest.mark.parametrize(
+    "card",
+    [
+        "RTX 2080",
+        "rtx 3070",
+        "GTX 1080 Ti",
+        "RTX4070",
+        "RTX 3060 Ti",
+        "3060 8GB",
+        "RTX 3080 12GB",
+        "RTX 4080 SUPER",
+        "RTX 4090 D",
+        "RTX 4000 SFF Ada",
+        "NVIDIA GeForce RTX 3080 Laptop GPU",
+    ],
+)
 def test_the_number_of_a_card_counts_no_cards_and_its_memory_stands_for_it(card: str) -> None:
     said = error_of("hardware", card)
 
@@ -306,8 +342,9 @@ def test_words_that_name_no_card_are_no_card(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("RTX 3060", "Say its memory in the place of --hw, such as --gpu-memory 16GiB.\n  did you mean rtx3090-24g?"),
-        ("3060", "such as --gpu-memory 16GiB.\n  dsgen profiles list hardware shows those"),
+        ("RTX 3070", "such as --gpu-memory 16GiB.\n  did you mean rtx3060-12g or rtx3080-10g or rtx3090-24g?"),
+        ("RTX 4090 D", "Say its memory in the place of --hw, such as --gpu-memory 16GiB.\n  did you mean rtx4090-24g?"),
+        ("3070", "such as --gpu-memory 16GiB.\n  dsgen profiles list hardware shows those"),
         ("m3-max", "Apple's GPUs are not among them"),
         ("MacBook Pro", "Apple's GPUs are not among them"),
         ("mi300", "did you mean mi300a-128g or mi300x-192g?"),

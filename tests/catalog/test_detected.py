@@ -107,10 +107,31 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
 
 def test_a_card_without_a_profile_says_what_to_do() -> None:
     with pytest.raises(DsgenError) as caught:
-        detected(machine("a4000"))
+        detected(machine("quadro-rtx4000"))
 
-    assert caught.value.what == "no built-in profile is of NVIDIA RTX A4000 (16 GiB), and thelio has 1"
-    assert "--gpu-memory 16GiB --gpus 1" in str(caught.value.todo)
+    assert caught.value.what == "no built-in profile is of Quadro RTX 4000 (8 GiB), and notebook has 1"
+    assert "--gpu-memory 8GiB --gpus 1" in str(caught.value.todo)
+
+
+def test_a_card_of_half_the_memory_by_the_same_name_is_told_how_to_say_it() -> None:
+    """As the RTX 4060 Ti is sold with 8 GB and with 16."""
+    said = answers("rtx4090-desktop")
+    said["nvml"]["gpus"][0] |= {"name": "NVIDIA GeForce RTX 4060 Ti", "total_bytes": 8585740288, "reserved_bytes": None}
+
+    with pytest.raises(DsgenError, match="has 8 GiB, and its profile 16 GiB") as caught:
+        detected(detecting.node(said))
+
+    assert "--hw rtx4060ti-16g --gpu-memory 8GiB --gpus 1" in str(caught.value.todo)
+
+
+def test_a_workstation_s_card_is_its_profile() -> None:
+    found = detected(machine("a4000"))
+
+    assert found.extends == "rtxa4000-16g"
+    assert {fact.name: fact.value for fact in found.facts} == {
+        "usable_memory": "15.67 GiB", "gpus_per_node": "1", "host_memory": "64.0 GiB", "cpu_cores": "64",
+        "nvme_capacity": "0 TB", "nvme_read_bandwidth": "0 GB/s", "nvme_write_bandwidth": "0 GB/s",
+    }  # fmt: skip
 
 
 def test_a_card_with_another_memory_is_refused() -> None:

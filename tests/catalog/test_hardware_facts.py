@@ -22,14 +22,15 @@ NAMES = [(kind, path.stem) for kind, path in FILES]
 HARDWARE = [name for kind, name in NAMES if kind == "hardware"]
 
 # Turing and Volta; every later card has it
-NO_BF16 = {"t4-16g", "v100-16g", "v100-16g-pcie", "v100-32g", "v100-32g-pcie"}
+NO_BF16 = {"rtx2080ti-11g", "t4-16g", "v100-16g", "v100-16g-pcie", "v100-32g", "v100-32g-pcie"}
 ECC_SHARE = 0.85  # what the driver may keep: ECC in GDDR6 costs a sixteenth, and a T4 shows 0.91 of what is sold
 SHARED = {"mi300a-128g": 0.75}  # the CPU has a part of the same memory
 ROUNDING = 1.001  # usable memory is printed with two digits
 
 GUESSED = (
     "a100-40g", "a100-80g", "a100-40g-pcie", "a100-80g-pcie", "rtx3090-24g", "h100-80g", "h100", "h100-sxm", "l4-24g",
-    "24g", "80g", "h200", "t4", "l4", "4090", "mi300x", "gb200", "b300", "gaudi2", "cpu",
+    "24g", "80g", "h200", "t4", "l4", "4090", "3060", "rtx3060", "2080ti", "4060ti", "rtx-4070-ti-super", "a4000",
+    "rtxa5000", "mi300x", "gb200", "b300", "gaudi2", "cpu",
     "single-node", "ethernet-25g", "eth-25g", "roce-100g", "ib-hdr-200g", "hdr-200g", "ib-hdr", "ib-ndr-400g",
     "ndr-400g", "8x-ndr-400g", "ib-8x-ndr", "efa-3200g",
 )  # fmt: skip
@@ -51,6 +52,22 @@ WELL_KNOWN = (
     ("v100-32g", "fp16", "125 TFLOP/s"),
     ("rtx4090-24g", "bf16", "165.2 TFLOP/s"),
     ("rtx3090-24g", "memory_bandwidth", "936 GB/s"),
+    ("rtx2080ti-11g", "fp16", "56.9 TFLOP/s"),
+    ("rtx2080ti-11g", "memory_bandwidth", "616 GB/s"),
+    ("rtx3060-12g", "gpu_memory", "12 GiB"),
+    ("rtx3060-12g", "memory_bandwidth", "360 GB/s"),
+    ("rtx3080-10g", "memory_bandwidth", "760 GB/s"),
+    ("rtx4060ti-16g", "memory_bandwidth", "288 GB/s"),
+    ("rtx4060ti-16g", "host_link_bandwidth", "16 GB/s"),  # eight lanes
+    ("rtx4070tisuper-16g", "gpu_memory", "16 GiB"),
+    ("rtx4070tisuper-16g", "memory_bandwidth", "672 GB/s"),
+    ("rtx4080-16g", "bf16", "97.5 TFLOP/s"),
+    ("rtx5070ti-16g", "memory_bandwidth", "896 GB/s"),
+    ("rtx5080-16g", "host_link_bandwidth", "64 GB/s"),
+    ("rtxa4000-16g", "bf16", "76.7 TFLOP/s"),
+    ("rtxa5000-24g", "bf16", "111.1 TFLOP/s"),
+    ("rtxa5000-24g", "memory_bandwidth", "768 GB/s"),
+    ("rtx4000ada-20g", "memory_bandwidth", "360 GB/s"),
     ("l4-24g", "memory_bandwidth", "300 GB/s"),
     ("mi300x-192g", "gpu_memory", "192 GiB"),
     ("mi300x-192g", "memory_bandwidth", "5.3 TB/s"),

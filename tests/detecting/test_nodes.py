@@ -158,7 +158,36 @@ def test_a_processor_s_own_graphics_are_no_gpu() -> None:
 
 def test_drivers_before_470_left_the_maker_away() -> None:
     assert profile_of("A40") == profile_of("NVIDIA A40") == "a40-48g"
-    assert profile_of("NVIDIA RTX A4000") is None
+    assert profile_of("GeForce RTX 2080 Ti") == profile_of("NVIDIA GeForce RTX 2080 Ti") == "rtx2080ti-11g"
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("NVIDIA GeForce RTX 3060", "rtx3060-12g"),
+        ("NVIDIA GeForce RTX 3060 Ti", None),
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 3080", "rtx3080-10g"),
+        ("NVIDIA GeForce RTX 3080 Ti", None),
+        ("NVIDIA GeForce RTX 4060 Ti", "rtx4060ti-16g"),
+        ("NVIDIA GeForce RTX 4060", None),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx4070tisuper-16g"),
+        ("NVIDIA GeForce RTX 4070 Ti", None),
+        ("NVIDIA GeForce RTX 4080", "rtx4080-16g"),
+        ("NVIDIA GeForce RTX 4080 SUPER", None),
+        ("NVIDIA GeForce RTX 5070 Ti", "rtx5070ti-16g"),
+        ("NVIDIA GeForce RTX 5070 Ti Laptop GPU", None),
+        ("NVIDIA GeForce RTX 5080", "rtx5080-16g"),
+        ("NVIDIA RTX 4000 Ada Generation", "rtx4000ada-20g"),
+        ("NVIDIA RTX 4000 SFF Ada Generation", None),
+        ("Quadro RTX 4000", None),
+        ("NVIDIA RTX A4000", "rtxa4000-16g"),
+        ("NVIDIA RTX A5000", "rtxa5000-24g"),
+        ("NVIDIA RTX A2000", None),
+    ],
+)
+def test_a_card_is_not_taken_for_another_with_the_same_number(name: str, profile: str | None) -> None:
+    assert profile_of(name) == profile
 
 
 def test_every_name_has_a_profile_that_exists() -> None:
