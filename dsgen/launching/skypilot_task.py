@@ -20,12 +20,13 @@ __all__ = ["TASK", "TASK_FOLDER", "on_clouds", "task"]
 TASK = "task.yaml"
 TASK_FOLDER = "/dsgen/run"  # where the files of the run lie on a node
 _RESTARTS = 3  # after errors of the program; what a cloud takes away is always recovered
-# Hardware profile -> what SkyPilot calls its accelerator (sky/catalog, accelerator names).
+# Hardware profile -> what SkyPilot calls its accelerator (sky/catalog, and sky/provision/runpod/utils.py).
 _ACCELERATORS = {
     "a10-24g": "A10", "a10g-24g": "A10G", "a100-40g": "A100", "a100-40g-pcie": "A100", "a100-80g": "A100-80GB",
     "a100-80g-pcie": "A100-80GB", "a40-48g": "A40", "b200-180g": "B200", "h100-80g": "H100", "h100-80g-pcie": "H100",
     "h200-141g": "H200", "gh200-96g": "GH200", "l4-24g": "L4", "l40s-48g": "L40S", "mi300x-192g": "MI300X",
-    "rtx3090-24g": "RTX3090", "rtx4090-24g": "RTX4090", "rtx5090-32g": "RTX5090", "rtx6000ada-48g": "RTX6000-Ada",
+    "rtx3090-24g": "RTX3090", "rtx4000ada-20g": "RTX4000-Ada", "rtx4080-16g": "RTX4080", "rtx4090-24g": "RTX4090",
+    "rtx5090-32g": "RTX5090", "rtx6000ada-48g": "RTX6000-Ada", "rtxa4000-16g": "RTXA4000", "rtxa5000-24g": "RTXA5000",
     "rtxa6000-48g": "RTXA6000", "rtxpro6000-96g": "RTXPRO6000", "t4-16g": "T4", "v100-16g": "V100",
     "v100-32g": "V100-32GB",
 }  # fmt: skip

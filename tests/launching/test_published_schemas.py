@@ -125,6 +125,17 @@ def test_a_task_names_the_cloud_s_gpus_and_its_script_is_copied() -> None:
 
 
 @pytest.mark.parametrize(
+    ("hardware", "name"),
+    [("rtx4000ada-20g", "RTX4000-Ada"), ("rtx4080-16g", "RTX4080"), ("rtxa4000-16g", "RTXA4000"),
+     ("rtxa5000-24g", "RTXA5000")],
+)  # fmt: skip
+def test_a_task_names_a_workstation_s_card_as_runpod_is_asked_for_it(hardware: str, name: str) -> None:
+    (task,) = documents(made({**ONE_NODE, "hw": hardware, "gpus": 1, "method": "lora"}, "skypilot"), "task.yaml")
+
+    assert task["resources"]["accelerators"] == {name: 1}
+
+
+@pytest.mark.parametrize(
     ("one", "words"),
     [
         (launch(ONE_NODE, launcher="kubernetes", image=None), "no image is named; pods run one"),
