@@ -21,12 +21,19 @@ from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
 from dsgen.strategies.strategies import describe
 
-__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "config_of", "digest", "labels", "rows", "text", "unexpected"]
+__all__ = ["CLUSTERS", "COLUMNS", "DESKS", "FILE_NAME", "cards", "config_of", "digest", "labels", "rows", "text",
+           "unexpected"]  # fmt: skip
 
 FILE_NAME = "matrix.csv"
 CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
 COLUMNS = ("hardware", "model", "cluster", "strategy", "fit", "micro_batch", "accumulation", "gpu_gib", "host_gib",
            "tokens_per_second_per_gpu", "config_sha256")  # fmt: skip
+# Cards of which one to four stand in a desk or at home, where people tune small models with adapters: each has a scenario
+# of such a job (golden/scenarios/desk-*.yaml), and nobody asks how three clusters of it train each model whole.
+DESKS = frozenset(
+    {"rtx2080ti-11g", "rtx3060-12g", "rtx3080-10g", "rtx4000ada-20g", "rtx4060ti-16g", "rtx4070tisuper-16g",
+     "rtx4080-16g", "rtx5070ti-16g", "rtx5080-16g", "rtxa4000-16g", "rtxa5000-24g"}
+)  # fmt: skip
 HASH_DIGITS = 16  # of sha256: enough to tell 11,000 configs apart, short enough to read
 SPEED_DIGITS = 3  # significant; the cost model knows no more
 # A render warns of these where nothing else fits, and the run trains: the second on the drives that it names.
@@ -36,7 +43,7 @@ _TOLD = ("optimizer-on-nvme-not-resumed", "nvme-loses-gradients")
 def text(rendered: dict[str, str] | None = None) -> str:
     """The whole matrix as CSV; a row where nothing fits has its reason in place of the hash.
 
-    A model that extends another is one more size of its kind: it has no rows.
+    A model that extends another is one more size of its kind: it has no rows. Neither has a card of DESKS.
 
     Args:
         rendered: Gets every config: hash -> JSON text.
@@ -66,6 +73,11 @@ def _unsearched() -> Iterator[None]:
             gc.enable()
 
 
+def cards() -> tuple[str, ...]:
+    """The hardware that has rows, in their order."""
+    return tuple(name for name in catalog.names("hardware") if name not in DESKS)
+
+
 def digest(config: str) -> str:
     """The name of a config in the matrix."""
     return hashlib.sha256(config.encode()).hexdigest()[:HASH_DIGITS]
@@ -73,7 +85,7 @@ def digest(config: str) -> str:
 
 def rows(names: Sequence[str], rendered: dict[str, str] | None = None) -> Iterator[tuple[str, ...]]:
     """The rows of some models, in the order of the matrix; `rendered` gets their configs: hash -> JSON text."""
-    hardware = [catalog.find("hardware", name) for name in catalog.names("hardware")]
+    hardware = [catalog.find("hardware", name) for name in cards()]
     models = [catalog.find("model", name) for name in names]
     clusters = labels()
     # Model by model, whose tensors and activations are then worked out once; shown hardware by hardware.

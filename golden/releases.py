@@ -68,7 +68,7 @@ def rendered(release: str, places: Iterable[Place] | None = None) -> dict[Place,
 def _everywhere() -> Iterable[Place]:
     """Every row of the matrix, model by model."""
     for model in catalog.names("model", whole=True):
-        for hardware in catalog.names("hardware"):
+        for hardware in matrix.cards():
             for cluster in _clusters():
                 yield hardware, model, cluster
 

@@ -145,11 +145,17 @@ def override_layer(file: str) -> Layer:
 
     if not file:
         raise mistake("-f names no file", must="it must name a YAML file", code="missing")
-    overrides = tuple(
-        Override(entry.path, entry.value, Origin(file, entry.line), Rank.SITE, entry.comment)
-        for entry in entries(read_text(Path(file)), file)
-    )
-    return Layer(file, Rank.SITE, overrides)
+    overrides: list[Override] = []
+    for entry in entries(read_text(Path(file)), file):
+        if entry.path == "hw" or (entry.path in KINDS and isinstance(entry.value, str)):
+            raise mistake(
+                f"{entry.path} is {entry.value}",
+                must="a file of overrides has sections; this one is a scenario",
+                where=f"{file}:{entry.line}",
+                todo=f"Give it without -f: dsgen plan {file}.",
+            )
+        overrides.append(Override(entry.path, entry.value, Origin(file, entry.line), Rank.SITE, entry.comment))
+    return Layer(file, Rank.SITE, tuple(overrides))
 
 
 def _card(name: str) -> Sheet | None:

@@ -82,6 +82,16 @@ def test_a_broken_file(tmp_path: Path, target: str, content: bytes, message: str
         ),
         ("zero_optimization:\n  stage: 5\n", "{file}:2: zero_optimization.stage is 5; it must be one of 0, 1, 2, 3\n"),
         (
+            "# Mine.\nhw: t4-16g\n",
+            "{file}:2: hw is t4-16g; a file of overrides has sections; this one is a scenario\n"
+            "  Give it without -f: dsgen plan {file}.\n",
+        ),
+        (
+            "training: lora\n",
+            "{file}:1: training is lora; a file of overrides has sections; this one is a scenario\n"
+            "  Give it without -f: dsgen plan {file}.\n",
+        ),
+        (
             "train_batch_size: 65\n",
             "deepspeed.train_batch_size = 65 ({file}:1) cannot be had\n"
             "  train_batch_size 65 is no multiple of the 8 GPUs. "

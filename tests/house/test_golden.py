@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dsgen import catalog
 from dsgen.deepspeed import surface
 from dsgen.jobs import scenarios
 from dsgen.proving.adaptation import resolve_batch
@@ -41,6 +42,13 @@ def test_there_are_enough_scenarios_and_structures() -> None:
 def test_a_scenario_renders_as_committed(name: str) -> None:
     differences = files.compare(scenes.texts(scenes.scene(name)), ())
     assert not differences, f"{files.report(differences, ROOT)}\n{HOW}"
+
+
+def test_every_card_has_rows_in_the_matrix_or_a_scenario() -> None:
+    assert matrix.DESKS < set(catalog.names("hardware"))
+    assert {*matrix.cards(), *matrix.DESKS} == set(catalog.names("hardware"))
+    for card in matrix.DESKS:
+        assert scenes.scene(f"desk-{card}").config.plan.job.hardware.name == card
 
 
 def test_nothing_golden_lies_about_without_a_scenario() -> None:
