@@ -28,8 +28,8 @@ FILE_NAME = "matrix.csv"
 CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
 COLUMNS = ("hardware", "model", "cluster", "strategy", "fit", "micro_batch", "accumulation", "gpu_gib", "host_gib",
            "tokens_per_second_per_gpu", "config_sha256")  # fmt: skip
-# Cards of which one to four stand in a desk or at home, where people tune small models with adapters: each has a scenario
-# of such a job (golden/scenarios/desk-*.yaml), and nobody asks how three clusters of it train each model whole.
+# Cards of which one to four stand in a desk or at home, where people tune small models with adapters: each has a
+# scenario of such a job (golden/scenarios/desk-*.yaml). Nobody asks how three clusters of them train each model whole.
 DESKS = frozenset(
     {"rtx2080ti-11g", "rtx3060-12g", "rtx3080-10g", "rtx4000ada-20g", "rtx4060ti-16g", "rtx4070tisuper-16g",
      "rtx4080-16g", "rtx5070ti-16g", "rtx5080-16g", "rtxa4000-16g", "rtxa5000-24g"}
@@ -163,10 +163,9 @@ def _nothing(why: str) -> tuple[str, ...]:
 
 def _reason(found: Search) -> str:
     """The strategy that lacks least, and how much."""
-    short = [item for item in found.rejections if item.missing_bytes]
-    if not short:
+    if not found.nearest:
         return found.rejections[0].why
-    least = min(short, key=lambda item: item.missing_bytes)
+    least = found.nearest[0]
     return f"{least.layout} {least.why}"
 
 

@@ -9,7 +9,18 @@ import attrs
 
 from dsgen.cost import StepCost, cost, most_speed
 from dsgen.jobs.job import Job
-from dsgen.memory import MemoryEstimate, Parts, Room, Verdict, estimate, fits, resident_bytes, room, sequence_bytes
+from dsgen.memory import (
+    MemoryEstimate,
+    Parts,
+    Room,
+    Verdict,
+    estimate,
+    fits,
+    resident_bytes,
+    room,
+    sequence_bytes,
+    widened,
+)
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, places_are_pinned, strategy
@@ -59,14 +70,6 @@ Matters = Callable[[Layout, float, Candidate], bool]  # layout, its speed at bes
 Worth = Callable[[Layout, float], bool]  # layout, its speed at best
 
 
-class Search(NamedTuple):
-    """Everything a search found."""
-
-    fitting: tuple[Candidate, ...]
-    uncertain: tuple[Candidate, ...]
-    rejections: tuple[Rejection, ...]
-
-
 class _Trial(NamedTuple):
     """A layout with its batches, the largest micro-batch first, its buffers, its GPU, the bytes that it holds there all
     the time, and its cost at the first batch."""
@@ -87,6 +90,67 @@ class _Trial(NamedTuple):
     def strategy(self, place: int) -> Strategy:
         """With one of the batches."""
         return strategy(self.layout, self.triples[place], self.buffers)
+
+
+class _Unweighed(NamedTuple):
+    """A layout that surely has no room on a GPU; by how much is worked out when somebody asks.
+
+    Attributes:
+        trial: The layout.
+        job: What it is of.
+        least_bytes: What it lacks at least.
+    """
+
+    trial: _Trial
+    job: Job
+    least_bytes: int
+
+    def weighed(self) -> Rejection:
+        """It with its number."""
+        weighed = _weigh(self.job, self.trial)
+        assert isinstance(weighed, Rejection), self  # least_bytes is above 0
+        return weighed
+
+
+@attrs.frozen(slots=False, eq=False)
+class Search:
+    """Everything a search found.
+
+    Attributes:
+        fitting: What surely fits.
+        uncertain: What may.
+        rejected: What does not, in the order of its layouts.
+    """
+
+    fitting: tuple[Candidate, ...]
+    uncertain: tuple[Candidate, ...]
+    rejected: tuple[Rejection | _Unweighed, ...]
+
+    @functools.cached_property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """What does not fit, each with its number or reason."""
+        return tuple(one if isinstance(one, Rejection) else one.weighed() for one in self.rejected)
+
+    @functools.cached_property
+    def nearest(self) -> tuple[Rejection, ...]:
+        """Of each place whose memory somebody lacks the one that lacks least, the least first."""
+        least: dict[str, tuple[int, int, Rejection]] = {}  # place -> what is missing, number, rejection
+
+        def weigh(number: int, one: Rejection) -> None:
+            weight = one.missing_bytes, number, one
+            least[one.place] = min(least.get(one.place, weight), weight)
+
+        waiting: list[tuple[int, int, _Unweighed]] = []
+        for number, one in enumerate(self.rejected):
+            if isinstance(one, _Unweighed):
+                waiting.append((one.least_bytes, number, one))
+            elif one.missing_bytes:
+                weigh(number, one)
+        for lacking, number, one in sorted(waiting):
+            if "gpu" in least and lacking > least["gpu"][0]:
+                break
+            weigh(number, one.weighed())
+        return tuple(rejection for _, _, rejection in sorted(least.values()))
 
 
 # Whether it is no worth, speed or more with a minus, number, trial, and whether the batches are those that may fit.
@@ -127,7 +191,7 @@ def _searched(
     everywhere: bool = False,
     worth: Worth | None = None,
 ) -> Search:
-    rejections: dict[int, Rejection] = {}
+    rejections: dict[int, Rejection | _Unweighed] = {}
     tried: list[_Trial] = []
     divided: dict[int, tuple[tuple[int, int, int], ...] | str] = {}  # by the tensor-parallel degree alone
     sizes: dict[tuple[int, int, str, str], tuple[Buffers, Room, int]] = {}
@@ -154,6 +218,9 @@ def _searched(
         if _in_ram(trial.layout) in good:
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
+            continue
+        if (lacking := _lacking(job, trial)) > 0:
+            rejections[trial.number] = _Unweighed(trial, job, lacking)
             continue
         weighed = _weigh(job, trial)
         if isinstance(weighed, Rejection):
@@ -250,6 +317,14 @@ def _batches(job: Job, trial: _Trial) -> tuple[tuple[int, int, int], ...]:
     """Those of a trial whose micro-batch may surely fit."""
     gpu, each = trial.gpu, sequence_bytes(job, trial.layout)
     return tuple(one for one in trial.triples if gpu.high(trial.held + each * one[0], False) <= gpu.limit)
+
+
+def _lacking(job: Job, trial: _Trial) -> int:
+    """Bytes of a GPU that a trial's smallest micro-batch lacks at least; below 0, it may lack none."""
+    smallest = trial.triples[-1][0]
+    less, _ = widened(job, trial.layout, trial.buffers)
+    held = trial.held + sequence_bytes(job, trial.layout) * smallest
+    return trial.gpu.low(held, True, less) - trial.gpu.limit
 
 
 def _weigh(job: Job, trial: _Trial) -> tuple[Candidate, bool] | Rejection:

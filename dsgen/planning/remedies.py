@@ -43,17 +43,18 @@ class _Answer(NamedTuple):
 
 def nothing_fits(job: Job, search: Search) -> DsgenError:
     """The error for a search that found nothing."""
-    said = _answer(job, search.rejections)
+    said = _answer(job, search)
     return mistake(said.what, must=said.must, where=said.where, todo=said.todo, code=said.code)
 
 
-def _answer(job: Job, rejections: Sequence[Rejection]) -> _Answer:
+def _answer(job: Job, search: Search) -> _Answer:
     if total := job.undivided_batch:
         return _undivided(job, total)
-    short = [item for item in rejections if item.missing_bytes]
-    if short:
-        return _too_large(job, short)
-    tried = [item for item in rejections if item.pin is None]  # agree with every pin, and cannot run all the same
+    if search.nearest:
+        return _too_large(job, search.nearest)
+    tried = [
+        item for item in search.rejections if item.pin is None
+    ]  # agree with every pin, and cannot run all the same
     counted = collections.Counter(item.why for item in tried)
     reasons = [why for why, _ in counted.most_common()]  # what stops most of them first
     if any("batch" in reason for reason in reasons):
@@ -65,7 +66,7 @@ def _answer(job: Job, rejections: Sequence[Rejection]) -> _Answer:
     pins = " and ".join(said)
     relation = "exclude each other" if len(said) > 1 else "cannot be had"
     if not reasons:
-        reasons = [f"{item.pin} leaves no strategy" for item in rejections if item.pin][:1]
+        reasons = [f"{item.pin} leaves no strategy" for item in search.rejections if item.pin][:1]
     cause = ".\n  ".join(reasons[:3])
     ways = " or ".join(dict.fromkeys(f"drop {pin.override.path}" for pin in guilty))
     out = f" It works if you {ways}." if ways else " Drop all but one of them." if len(said) > 1 else ""
@@ -120,15 +121,12 @@ def _in_the_way(job: Job) -> list[Pin]:
     return told
 
 
-def _too_large(job: Job, short: list[Rejection]) -> _Answer:
+def _too_large(job: Job, nearest: Sequence[Rejection]) -> _Answer:
     gpus = f"{job.world} GPU{'s' if job.world > 1 else ''} of {gib(job.hardware.usable_memory_bytes)} GiB"
     written = _written(job)
     pinned = f" with {', '.join(written)}" if written else ""
     model = job.names.get("model", "the model")
-    least: dict[str, Rejection] = {}
-    for item in sorted(short, key=lambda item: item.missing_bytes):
-        least.setdefault(item.place, item)
-    lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
+    lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[item.place]}" for item in nearest]
 
     def todo() -> str:
         ways = [f"fits with {way}" for way in _changes(job)] or [f"may fit with {way}" for way in _perhaps(job)]

@@ -58,6 +58,7 @@ WALLS: dict[str, tuple[str, ...]] = {
 ASSERTS = {
     "engine.surface.dump._nested": "a path has at least one part",
     "families.reading._derived": "the rules are a table of ours",
+    "planning.candidates.weighed": "what holds alone is more than the GPU has",
     "proving.children._answer": "the child was started with pipes",
     "proving.children.ask": "the child was started with pipes",
 }
