@@ -9,7 +9,9 @@ from dsgen.memory.trained import BEFORE, Trained
 
 __all__ = ["Buckets", "filled_buckets"]
 
-NORMS = 0.01  # of a matrix's elements: a block's norms and biases have fewer
+# Of the elements of a matrix that no longer fits into a bucket: the norms and biases that a block begins with, a few
+# times its width, are fewer, for the matrix has hundreds of rows of that width at least.
+NORMS = 0.01
 
 
 class Buckets(NamedTuple):

@@ -12,7 +12,9 @@ CONSTANT = "WarmupLR"  # DeepSpeed's schedule that never falls
 UNWRITTEN = ("none", "program")  # no schedule at all, and the one of the program that trains
 WARMUP_SHARE = 0.03  # of a run whose length is known (Tulu 2, arXiv 2311.10702; QLoRA's scripts have the same)
 WARMUP_MOST = 2000  # optimizer steps: those of Llama 2's pretraining, of some 480,000 (arXiv 2307.09288, 2.2)
-WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
+# Of a run so short that the wished warm-up would fill it: a tenth, as `warmup_ratio: 0.1` of alignment-handbook's
+# recipes (recipes/zephyr-7b-beta/sft/config_full.yaml).
+WARMUP_DIVISOR = 10
 # Optimizer steps of warm-up where the length of training is not known: what Adam's second moment takes to settle,
 # 2 / (1 - beta2) at 0.95 (Ma and Yarats, arXiv 1910.04209); Axolotl's llama-3 examples give adapters 10.
 WARMUP_STEPS = {"full": 40, "lora": 10, "qlora": 10}

@@ -23,7 +23,9 @@ from dsgen.strategies.wishes import check_wishes
 
 __all__ = ["TIE", "WAITING", "Plan", "best", "compared", "contenders", "decide", "doubt", "offloaded", "plan"]
 
-TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
+# Speeds closer than this are equal: the cost model cannot tell them apart, whose median absolute error on published
+# runs is no less (docs/speed.md).
+TIE = 0.05
 # Our choices, of which no run tells: how much faster a part must be to be chosen with objective balanced. Offload
 # depends on the host's other work, drives on their filling, AutoTP on how well a model's layers shard, and it needs the
 # same data on each group. They cost at most what they are: a plan without the part is up to 11 % slower than the same

@@ -8,27 +8,26 @@ from typing import NamedTuple
 
 import attrs
 
+from dsgen.jobs.fabrics import ASSUMED_NETWORK, named
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import ATTENTION, by_release
 from dsgen.planning.candidates import Search, search
 from dsgen.planning.program_changes import ProgramChange, at_once, fewest, program_changes
 from dsgen.shapes.errors import Code, DsgenError, mistake
+from dsgen.shapes.limits import MOST_NODES
 from dsgen.shapes.pins import Pin
-from dsgen.shapes.profiles import Network
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection
 
 __all__ = ["nothing_fits"]
 
-# Our choices, which end a search for what would fit: tokens, for a shorter sequence is not worth offering; the rank of
-# adapters, as the smallest in use; nodes; and bytes of RAM, as the largest common servers have.
+# What ends a search for what would fit: tokens, for a shorter sequence is not worth offering (our choice); the rank of
+# adapters, as peft's LoraConfig has it by default; and bytes of RAM, the most of a DGX B200 (datasheet: up to 4 TB).
 SHORTEST = 256
 LEAST_RANK = 8
-MOST_NODES = 1024
 MOST_HOST_BYTES = 4 * 2**40
 _METHOD = "method"
 _PACKS_EXPERTS = "4.57"  # of transformers: the last release in which experts are linear layers
-BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
 
 
 class _Answer(NamedTuple):
@@ -189,7 +188,7 @@ def _changes(job: Job) -> Iterator[str]:
         memory *= 2
     for nodes, per_node in _larger(job):
         free = tuple(pin for pin in job.pins if pin.field not in ("accumulation", "train_batch"))
-        network = job.network if job.nodes > 1 else BETWEEN
+        network = job.network if job.nodes > 1 else named(ASSUMED_NETWORK)
         wishes = attrs.evolve(job.training, global_batch=None)
         more = attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, pins=free, training=wishes)
         if _fits(more):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["MOST_GPUS", "MOST_TOKENS", "check_gpus"]
+__all__ = ["MOST_GPUS", "MOST_NODES", "MOST_TOKENS", "check_gpus"]
 
 # A limit of plausibility and no fact: ten times the 100,000 Hopper GPUs of xAI's Colossus, which NVIDIA called the
 # world's largest AI supercomputer (press release of 28 October 2024). Clusters grow; what they grow to is not followed.
 MOST_GPUS = 1_000_000
+
+# Where a search for enough nodes ends: above the 420 DGX A100 on which DeepSpeed trained Megatron-Turing NLG 530B
+# (arXiv 2201.11990), the most of a published run with it.
+MOST_NODES = 1024
 
 # As plausible: 250 times the 40 trillion tokens on which Llama 4 Scout was trained (its model card of 5 April 2025).
 MOST_TOKENS = 1e16

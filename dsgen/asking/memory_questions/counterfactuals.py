@@ -22,6 +22,7 @@ from dsgen.memory import MemoryEstimate, Verdict, estimate, host_limit
 from dsgen.memory.estimates import GATHERS
 from dsgen.memory.later import Later, later
 from dsgen.memory.quantized_base import lifts
+from dsgen.shapes.limits import MOST_NODES
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, describe
 from dsgen.strategies.wishes import allowed
@@ -30,7 +31,6 @@ __all__ = ["Change", "Counterfactuals", "counterfactuals"]
 
 MOST_SEQUENCES = 2**24  # per GPU and forward pass; more is never asked for
 MOST_TOKENS = 2**24
-MOST_NODES = 1024
 GIB = 2**30
 MOST_HOST_GIB = 2**20
 _MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one

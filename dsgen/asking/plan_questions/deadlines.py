@@ -18,11 +18,11 @@ from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.planning.planner import WAITING, Plan, contenders, decide, plan
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import Origin
+from dsgen.shapes.limits import MOST_NODES
 from dsgen.strategies.wishes import check_wishes
 
 __all__ = [
     "FASTER",
-    "MOST_NODES",
     "Budget",
     "Fleet",
     "MetBy",
@@ -32,7 +32,6 @@ __all__ = [
     "what_meets",
 ]
 
-MOST_NODES = 1024  # more are not tried
 # How much faster a GPU may be among more of its kind, by a larger micro-batch or less offload: sizes that are too few
 # even then are passed by.
 RISE = 2.0
