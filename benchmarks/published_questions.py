@@ -51,6 +51,8 @@ PROFILES = {
     "RTX3090-24GB": "rtx3090-24g",
     "RTX-PRO-6000-96GB": "rtxpro6000-96g",
     "RTX4090-24GB": "rtx4090-24g",
+    "RTX5090-32GB": "rtx5090-32g",
+    "RTXA4000-16GB": "rtxa4000-16g",
     "RTXA6000-48GB": "rtxa6000-48g",
     "T4-16GB": "t4-16g",
     "V100-SXM-16GB": "v100-16g",
@@ -121,10 +123,10 @@ _HAS_NO_OPTIMIZER = ("lf",)
 _WHOLE_AT_FIRST = ("litr", "lith")
 # Sources whose records tell scales that are quantized themselves ("nf4 twice") from those that are not; other programs
 # nest them: fms-acceleration's plugin, bitsandbytes' own layers by default, as fsdp_qlora takes them, and Axolotl.
-_TELLS_NESTED = ("litr", "lith", "bnb4")
-# Programs that do not make fp32 of what is not in 4 bits: LitGPT, LLaMA-Factory, TRL since 0.27. What fsdp_qlora's own
-# loader, which quantizes layer by layer, holds meanwhile is not known.
-_UNPREPARED = ("litr", "lith", "lf", "trlnb")
+_TELLS_NESTED = ("litr", "lith", "bnb4", "ob")
+# Programs that do not make fp32 of what is not in 4 bits: LitGPT, LLaMA-Factory, TRL since 0.27, Optimum Benchmark.
+# What fsdp_qlora's own loader, which quantizes layer by layer, holds meanwhile is not known.
+_UNPREPARED = ("litr", "lith", "lf", "trlnb", "ob")
 
 
 def job_of(record: Record) -> Job:

@@ -56,7 +56,7 @@ def _whole_in_16_bit(record: Record) -> bool:
     """All weights and states in 16 bits, and no second copy of the weights: DeepSpeed's keys for it keep one."""
     config = record["config"]
     plain = not stage_of(record) or "zero_stage_equiv" in config
-    return "lora" not in config and plain and config["precision"] == "pure bf16"
+    return "lora" not in config and plain and config["precision"] in ("pure bf16", "pure fp16")
 
 
 def _other_adapters(record: Record) -> bool:

@@ -365,6 +365,16 @@ _SOURCES = (
         unit=GIB,
         lora_dropout=_DROPOUT,
     ),
+    Source(title="Optimum Benchmark, QLoRA and full", prefix="ob"),
+    Source(title="Optimum Benchmark, LoRA", prefix="obl"),
+    Source(title="Prime-RL, baselines", prefix="prime", reading=Reading.RESERVED, why="its trainer, reset each step"),
+    Source(title="Vertex AI, OpenLLaMA", prefix="vtx", why="printed as GB without a method", lora_dropout=_DROPOUT),
+    Source(title="Mai", prefix="mai", lora_dropout=_DROPOUT),
+    Source(title="vision_genai", prefix="vgen"),
+    Source(title="Scicom, small ablation studies", prefix="scic"),
+    Source(title="s1, issue 106", prefix="s1", buffers="huggingface"),
+    Source(title="LMFlow, issue 213", prefix="lmf", lora_dropout=0.1),
+    Source(title="QLoRA, issue 17", prefix="qlo"),
 )
 SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}
 

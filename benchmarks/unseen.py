@@ -2,7 +2,7 @@
 
     python benchmarks/unseen.py [--check]
 
-benchmarks/data/published_3.json to published_7.json, a round each, have the runs with their sources;
+benchmarks/data/published_3.json to published_8.json, a round each, have the runs with their sources;
 docs/unseen.md is made of them. They are compared as published.py and published_speed.py compare all others.
 """
 
@@ -27,15 +27,15 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "unseen.md"
 HEAD = """# On runs that dsgen had not seen
 
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
-done, {again} of them in a second round, {third} in a third, {fourth} in a fourth and {fifth} in a fifth, which were
-written down before dsgen was asked of any.
+done, {again} of them in a second round, {third} in a third, {fourth} in a fourth, {fifth} in a fifth and {sixth} in a
+sixth, which were written down before dsgen was asked of any.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
 fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
 memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken
 from the rows mle with an optimizer on the CPU.
 Where a row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was
 said of it first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
-sample: people report what does not fit. The files published_3.json to published_7.json of benchmarks/data, a round
+sample: people report what does not fit. The files published_3.json to published_8.json of benchmarks/data, a round
 each, have the runs, with what was taken for granted in each; `nox -s published` writes this page.
 
 An error is dsgen's number less the measured one, of the measured one.
@@ -74,6 +74,7 @@ def page() -> str:
             third=len(gathered_in(3)),
             fourth=len(gathered_in(4)),
             fifth=len(gathered_in(5)),
+            sixth=len(gathered_in(6)),
         ),
         *_verdicts(memory),
         *_peaks([case for case in memory if case.peaks]),
@@ -92,8 +93,8 @@ def _names(those: Iterable[SpeedCase]) -> set[str]:
 
 def _verdicts(those: Sequence[Case]) -> Iterator[str]:
     yield from ["## Verdicts", "", "|  | runs | fits | uncertain | does not fit |", "| --- | --- | --- | --- | --- |"]
-    rounds = ((2, ", second round"), (3, ", third round"), (4, ", fourth round"), (5, ", fifth round"))
-    for again, of in ((0, ""), *rounds):
+    rounds = ((2, "second"), (3, "third"), (4, "fourth"), (5, "fifth"), (6, "sixth"))
+    for again, of in ((0, ""), *((number, f", {name} round") for number, name in rounds)):
         group = [case for case in those if case.verdict and (not again or case.name in gathered_in(again))]
         for fits, what in ((True, "ran"), (False, "ran out of memory")):
             found = collections.Counter(case.verdict.value for case in group if case.verdict and case.fits is fits)
@@ -132,6 +133,7 @@ def _speeds(those: Sequence[SpeedCase]) -> Iterator[str]:
         "second round": lambda case: case.name in gathered_in(2),
         "fourth round": lambda case: case.name in gathered_in(4),
         "fifth round": lambda case: case.name in gathered_in(5),
+        "sixth round": lambda case: case.name in gathered_in(6),
         "grade A and B": lambda case: case.grade != "C",
         "DeepSpeed": lambda case: case.system == "deepspeed",
         "CPU offload": lambda case: case.setup["offload"] != ("none", "none"),
