@@ -17,7 +17,7 @@ from dsgen.linting.launch_files import Passed, Started
 from dsgen.linting.statements import LAUNCHED_DTYPE, WORLD, Statement
 from dsgen.shapes.findings import Fault, Severity
 
-__all__ = ["Told", "Use", "against_job", "is_training_json", "told"]
+__all__ = ["Told", "Use", "against_job", "is_program_json", "told"]
 
 _YAML = (".yaml", ".yml")
 _CONFIG = (".json", ".hjson", ".config")
@@ -62,8 +62,10 @@ class Told:
     ranks: int | None = None
 
 
-def is_training_json(config: Any) -> bool:
-    """Whether a JSON file holds arguments of a training program, and a DeepSpeed config or the name of one."""
+def is_program_json(config: Any) -> bool:
+    """Whether a JSON file is Accelerate's, or has a training program's arguments with a config or the name of one."""
+    if wrapped_configs.is_accelerates(config):
+        return True
     if not isinstance(config, Mapping) or _ARGUMENTS.isdisjoint(config):
         return False
     inner = config.get("deepspeed")
@@ -106,7 +108,7 @@ def _told(text: str, name: str, open_file: Callable[[Path], str | None], depth: 
         return _of_wrapped(wrapped) if wrapped.wraps else Told()
     if last.endswith(_CONFIG):
         document = reader.read(text, name)
-        return _of_wrapped(wrapped_configs.of(document)) if is_training_json(document.config) else Told()
+        return _of_wrapped(wrapped_configs.of(document)) if is_program_json(document.config) else Told()
     document = launch_files.read(text, name)
     starts = launch_files.starts(text, name)
     told = [_of_program(one, document, open_file, depth) for one in starts]

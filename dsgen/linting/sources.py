@@ -45,8 +45,8 @@ _DEEPSPEED = re.compile(r"deepspeed", re.I)
 _STARTS = re.compile(
     r"deepspeed|accelerate|torchrun|llamafactory|axolotl|swift|python", re.I
 )  # of what starts a training
-# What a JSON file of arguments has: the path of a config, or the config itself.
-_JSON_ARGUMENT = re.compile(r'"deepspeed"\s*:\s*(?:"[^"\n]+\.(?:json|hjson|config)"|\{)')
+# What a JSON file of arguments has, the path of a config or the config itself; and what one of Accelerate's has.
+_JSON_ARGUMENT = re.compile(r'"deepspeed"\s*:\s*(?:"[^"\n]+\.(?:json|hjson|config)"|\{)|"distributed_type"')
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes that a shell puts in a file's place
 
 
@@ -224,8 +224,9 @@ def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[So
     if _JSON_ARGUMENT.search(text) is not None:
         from dsgen.linting import followed, wrapped_configs
 
-        if followed.is_training_json(document.config):
+        if followed.is_program_json(document.config):
             wrapped = wrapped_configs.of(document)
+            wrapped = wrapped if wrapped.wraps else wrapped_configs.without_config(wrapped)
             return _of_arguments(
                 file, target, wrapped, lambda text, name: wrapped_configs.of(reader.read(text, name)).document
             )

@@ -18,7 +18,7 @@ from dsgen.linting import accelerate_files, disagreements, statements
 from dsgen.linting.statements import Statement
 from dsgen.shapes.findings import Fault
 
-__all__ = ["OURS", "Wrapped", "is_training", "named", "of", "read", "without_config"]
+__all__ = ["OURS", "Wrapped", "is_accelerates", "is_training", "named", "of", "read", "without_config"]
 
 _KEY = "deepspeed"
 _OTHERS = ("deepspeed_config", "deepspeed_config_file", "deepspeed_config_path")  # keys of programs of one's own
@@ -89,6 +89,11 @@ def of(whole: Document) -> Wrapped:
 def is_training(config: Any) -> bool:
     """Whether a file holds the arguments of a training program, whether it names a config or not."""
     return isinstance(config, Mapping) and not _PROGRAM_S.isdisjoint(config)
+
+
+def is_accelerates(config: Any) -> bool:
+    """Whether a file is Accelerate's, for DeepSpeed or for another way to train, and no config with a key too many."""
+    return isinstance(config, Mapping) and isinstance(config.get("distributed_type"), str) and OURS.isdisjoint(config)
 
 
 def without_config(wrapped: Wrapped) -> Wrapped:

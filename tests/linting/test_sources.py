@@ -245,6 +245,41 @@ def test_edits_go_to_the_file_around_the_config() -> None:
     assert text.startswith("a: 1\ndeepspeed:\n  bf16: {enabled: true}  # why\n")
 
 
+ACCELERATE_JSON = """{
+  "compute_environment": "LOCAL_MACHINE",
+  "debug": false,
+  "distributed_type": "DEEPSPEED",
+  "mixed_precision": "bf16",
+  "num_processes": 8,
+  "deepspeed_config": {"zero_stage": 3, "zero3_save_16bit_model": true, "reduce_bucket_size": 1}
+}
+"""
+
+
+def test_accelerates_file_in_json_is_read_as_the_one_in_yaml(here: Path) -> None:
+    write({"ds.json": ACCELERATE_JSON, "run.sh": "accelerate launch --config_file ds.json train.py\n"})
+
+    _, source = documents(["run.sh"])
+
+    assert (source.target, source.guessed, source.world_size) == ("accelerate", False, 8)
+    assert source.document.config["zero_optimization"]["stage"] == 3
+    assert [(found.rule, found.line) for found in said(source)] == [("accelerate-unknown-key", 7)]
+
+
+def test_accelerates_file_for_another_way_to_train_is_no_config(here: Path) -> None:
+    fsdp = ACCELERATE_JSON.replace("DEEPSPEED", "FSDP").replace("deepspeed_config", "fsdp_config")
+    write({"fsdp.json": fsdp, "zero.json": CONFIG})
+
+    [source] = documents(["fsdp.json"])
+
+    assert source.document.config is None
+    assert said(source) == []
+    assert sorted(names(".")) == ["zero.json"]
+    Path("zero.json").write_text(CONFIG.replace("{", '{"distributed_type": "DEEPSPEED", ', 1))
+    [kept] = documents(["zero.json"])
+    assert named(kept, "unread-key").path == "distributed_type"  # a key too many, in a config all the same
+
+
 def test_accelerates_keys_stand_for_deepspeeds() -> None:
     found = wrapped_configs.read(ACCELERATE, "accelerate.yaml")
     document = found.document
