@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.deepspeed.keys import lookup
 from dsgen.documents.document import Document, TextPlace
 from dsgen.documents.yaml import documents as yaml_documents
 from dsgen.linting import accelerate_files, disagreements, statements
@@ -29,6 +30,7 @@ OURS = frozenset(
 )
 # One of these a file of a training program's arguments has, and no config: transformers and TRL, Axolotl.
 _PROGRAM_S = frozenset(("model_name_or_path", "per_device_train_batch_size", "output_dir", "base_model"))
+_OTHER_S = "micro_batch_size"  # without any of those it is of a program that fills the config in, as ArcticTraining
 _SUFFIXES = (".json", ".hjson", ".yaml", ".yml", ".config")
 _DEEPEST = 3  # sections around the key: training files group their arguments, but not further
 _MOST = 10_000  # letters of a path that is looked for; a longer text is no path
@@ -74,7 +76,7 @@ def of(whole: Document) -> Wrapped:
     if accelerate_files.is_accelerate(whole.config):
         return _accelerate(whole, whole.config)
     for path, value in _named_configs(whole.config, "", 1):
-        target = "hf-trainer" if path.rpartition(".")[2] == _KEY else None
+        target = "hf-trainer" if path.rpartition(".")[2] == _KEY and not _is_other_s(whole.config, path) else None
         if isinstance(value, Mapping):
             said = statements.of_training_file(whole, path) if target is not None else ()
             part = _part(whole, path, value, said, target)
@@ -89,6 +91,12 @@ def of(whole: Document) -> Wrapped:
 def is_training(config: Any) -> bool:
     """Whether a file holds the arguments of a training program, whether it names a config or not."""
     return isinstance(config, Mapping) and not _PROGRAM_S.isdisjoint(config)
+
+
+def _is_other_s(config: Mapping[str, Any], path: str) -> bool:
+    """Whether what stands beside a `deepspeed` are the arguments of a program that is not known."""
+    beside = lookup(config, path.rpartition(".")[0])[1] if "." in path else config
+    return _OTHER_S in beside and _PROGRAM_S.isdisjoint((*config, *beside))
 
 
 def is_accelerates(config: Any) -> bool:

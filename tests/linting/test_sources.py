@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from dsgen.linting import sources, wrapped_configs
 from dsgen.linting.linter import lint
 from dsgen.linting.sources import STDIN, Source, documents
 from dsgen.linting.subjects import Facts
-from dsgen.shapes.findings import Assign, Finding, Move, Remove
+from dsgen.shapes.findings import Assign, Finding, Move, Remove, Severity
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
 HF = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
@@ -231,6 +232,27 @@ def test_a_config_inside_a_training_file_keeps_its_places(here: Path) -> None:
 
     assert (source.target, found.path, found.line, found.column) == ("hf-trainer", "zero_optimization.stag", 5, 5)
     assert named(source, "batch-size-missing").line == 3  # of what is not written, the config's own key
+
+
+@pytest.mark.parametrize(
+    ("beside", "target", "rules"),
+    [
+        ("type: sft\nmicro_batch_size: 2\n", "deepspeed", []),  # ArcticTraining, which writes the batch into it
+        ("type: sft\n", "hf-trainer", ["batch-size-missing"]),
+        ("base_model: a\nmicro_batch_size: 2\n", "hf-trainer", ["batch-size-missing"]),  # Axolotl: the Trainer's
+        ("per_device_train_batch_size: 2\n", "hf-trainer", ["batch-size-missing"]),
+    ],
+)
+def test_a_program_that_says_a_batch_size_of_its_own_is_not_the_trainer(
+    here: Path, beside: str, target: str, rules: list[str]
+) -> None:
+    config = "deepspeed:\n  zero_optimization: {stage: 3, stage3_gather_16bit_weights_on_model_save: true}\n"
+    write({"top.yml": f"{beside}{config}", "deep.yml": f"trainer:\n{indent(beside + config, '  ')}"})
+
+    for source in documents(["top.yml", "deep.yml"]):
+        assert source.target == target
+        assert [found.rule for found in said(source) if found.severity is Severity.ERROR] == rules
+        assert [found.rule for found in said(source) if found.severity is Severity.WARNING] == []
 
 
 def test_edits_go_to_the_file_around_the_config() -> None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 import attrs
 
-from dsgen.deepspeed.keys import too_large
+from dsgen.deepspeed.keys import lookup, too_large
 from dsgen.linting.subjects import OPEN, Subject
 
-__all__ = ["ACCUMULATION", "MICRO", "SEQUENCE_ALONE", "TRAIN", "Sizes", "adds_up", "divisor", "ranks", "sizes", "whole"]
+__all__ = [
+    "ACCUMULATION",
+    "MICRO",
+    "SEQUENCE_ALONE",
+    "TRAIN",
+    "Sizes",
+    "adds_up",
+    "divisor",
+    "ranks",
+    "said_beside",
+    "sizes",
+    "whole",
+]
 
 TRAIN = "train_batch_size"
 MICRO = "train_micro_batch_size_per_gpu"
@@ -51,6 +64,15 @@ def sizes(subject: Subject, *, exact: bool = False) -> Sizes | None:
     if any(size is OPEN or (size is not None and size <= 0) for size in three) or three[:2] == [None, None]:
         return None
     return Sizes(*three)
+
+
+def said_beside(subject: Subject) -> bool:
+    """Whether the config is a part of another program's file that gives a batch size beside it."""
+    whole, place = subject.document.whole, subject.document.paths.get("", "")
+    if whole is None or not place or not isinstance(whole.config, Mapping):
+        return False
+    beside = lookup(whole.config, place.rpartition(".")[0])[1] if "." in place else whole.config
+    return isinstance(beside, Mapping) and any(str(name).endswith("batch_size") for name in beside)
 
 
 def divisor(given: Sizes) -> str:

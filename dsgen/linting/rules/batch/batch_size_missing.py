@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen import targets
-from dsgen.linting.rules.batch_sizes import ACCUMULATION, MICRO, TRAIN
+from dsgen.linting.rules.batch_sizes import ACCUMULATION, MICRO, TRAIN, said_beside
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
@@ -17,7 +17,7 @@ __all__ = ["RULE", "check"]
 def check(subject: Subject) -> Iterator[Fault]:
     """A config that says neither, where the program does not bring it."""
     target = subject.target
-    if _brings(target):
+    if _brings(target) or (MICRO not in target.filled and said_beside(subject)):
         return
     if subject.value(TRAIN) is not None or subject.value(MICRO) is not None or _elastic(subject):
         return
