@@ -14,6 +14,7 @@ TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gra
 PREDIVIDE, PARAMETERS = "gradient_predivide_factor", "zero_optimization.offload_param.device"
 LARGEST_OF_7B = 4096 * 11008  # elements: a matrix of the feed-forward part; only embedding and head are larger
 SIZE = "tensor_parallel.autotp_size"
+LTD = "data_efficiency.data_routing.random_ltd"
 OFFLOAD: dict[str, Any] = {"offload_optimizer": {"device": "cpu"}}
 ZENFLOW: dict[str, Any] = {**OFFLOAD, "zenflow": {"offload": True}}
 MLP = {"parameters": ("layers.0.up_proj.weight", "layers.0.down_proj.weight")}
@@ -52,6 +53,11 @@ def experts(size: int) -> dict[str, Any]:
 
 def fp16(**keys: Any) -> dict[str, Any]:
     return {**opt("AdamW"), **z(2), "fp16": {"enabled": True, **keys}}
+
+
+def ltd(**keys: Any) -> dict[str, Any]:
+    routing = {"enabled": True, "random_ltd": {"enabled": True, **keys}}
+    return {"data_efficiency": {"enabled": True, "data_routing": routing}}
 
 
 def sequence(size: int, data: int) -> dict[str, Any]:
@@ -109,6 +115,9 @@ SAID: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] = [
     ("profiler-left-on", {"comms_logger": {"enabled": True, "verbose": True}}, {}, {"comms_logger.enabled": "warning"}),
     ("chatty-output", {"dump_state": True}, {}, {"dump_state": "info"}),
     ("chatty-output", {"dump_state": False}, {}, {}),
+    # A model without a mask, as a ViT, hands none over: DeepSpeed asks whether there is a name
+    ("coerced-value", ltd(model_mask_name=None), {}, {}),
+    ("coerced-value", ltd(model_mask_name=3), {}, {f"{LTD}.model_mask_name": "warning"}),
     # OneCycle looks at the momentum unless it is told not to
     ("scheduler-argument-type", cycle(), {}, {"scheduler.params.cycle_min_mom": "error"}),
     ("scheduler-argument-type", cycle(cycle_momentum=False), {}, {}),
