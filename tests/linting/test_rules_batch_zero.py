@@ -27,6 +27,7 @@ ADAM: dict[str, Any] = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
 BASE: dict[str, Any] = {MICRO: 2, **ADAM}
 ADAGRAD: dict[str, Any] = {"type": "Adagrad", "params": {"lr": 1e-3}}
 BF16: dict[str, Any] = {"bf16": {"enabled": True}}
+AUTOSP: dict[str, Any] = {"deepcompile": True, "passes": ["autosp"]}
 CPU: dict[str, Any] = {"device": "cpu"}
 NVME: dict[str, Any] = {"device": "nvme", "nvme_path": "/d"}
 ZENFLOW: dict[str, Any] = {"select_strategy": "step", "select_interval": 4, "update_interval": 2}
@@ -257,6 +258,8 @@ OTHERWISE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tensor-parallel-matches-nothing", {**BASE, **z(1), **tp(2)}, {"parameters": ("h.0.c_attn.weight",)}),
     ("sequence-parallel-alone", {**BASE, "sequence_parallel_size": 2}, {}),
     ("sequence-parallel-alone", {**BASE, "data_parallel_size": 3}, {}),
+    ("sequence-parallel-alone", {**BASE, **z(2), "sequence_parallel_size": 2, "compile": AUTOSP}, {}),  # it falls back
+    ("sequence-parallel-alone", {**BASE, **z(1), "sequence_parallel_size": 2, "compile": {"passes": ["autosp"]}}, {}),
     ("expert-parallel-on-dense-model", {**BASE, "expert_parallel": {"enabled": True}}, {"parameters": NAMES}),
     ("pipeline-unread", {**BASE, "pipeline": {"stages": 2}}, {}),
 ]
@@ -267,6 +270,7 @@ RIGHT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**BASE, TRAIN: 64, STEPS: 4}, {"world_size": 8}),
     ({**BASE, TRAIN: 4, STEPS: 1, "sequence_parallel_size": 2, "data_parallel_size": 2}, {"world_size": 4}),
     ({**BASE, "sequence_parallel_size": 2, "data_parallel_size": 1}, {"world_size": 2}),
+    ({**BASE, **z(1), "sequence_parallel_size": 2, "compile": AUTOSP}, {"world_size": 2}),
     ({**BASE, **z(1), "prescale_gradients": True}, {}),
     ({**BASE, **z(3, reduce_scatter=False), "gradient_predivide_factor": 2.0}, {}),
     ({**BASE, **z(2), "prescale_gradients": True, "gradient_allreduce_op": "sum"}, {}),

@@ -18,7 +18,7 @@ _DATA = "data_parallel_size"
 def check(subject: Subject) -> Iterator[Fault]:
     """sequence_parallel_size above 1 without data_parallel_size, or the other way round."""
     sequence, data = whole(subject.raw(_SEQUENCE)), whole(subject.raw(_DATA))
-    if sequence is not None and sequence > 1 and not subject.written(_DATA):
+    if sequence is not None and sequence > 1 and not subject.written(_DATA) and not _auto(subject):
         message = f"{_SEQUENCE} {sequence} without {_DATA} builds no sequence-parallel groups"
         if subject.version >= SEQUENCE_ALONE:
             message += f"; DeepSpeed only divides the number of GPUs by {sequence} where it checks the batch size"
@@ -29,6 +29,13 @@ def check(subject: Subject) -> Iterator[Fault]:
         yield Fault(_DATA, message, Fix(f"remove {_DATA}", (Remove(_DATA),)))
 
 
+def _auto(subject: Subject) -> bool:
+    """Whether AutoSP splits the sequences, which makes its groups of this size alone; above stage 1 it does not run."""
+    passes = subject.value("compile.passes")
+    compiled = subject.value("compile.deepcompile") is True and isinstance(passes, list)
+    return compiled and "autosp" in passes and subject.stage in (0, 1)
+
+
 RULE = Rule(
     code="DSG420",
     name="sequence-parallel-alone",
@@ -36,12 +43,14 @@ RULE = Rule(
     what="Only one of sequence_parallel_size and data_parallel_size is given.",
     why=(
         "deepspeed.initialize builds the mesh of groups when both are there. sequence_parallel_size alone leaves "
-        "plain data parallelism on all GPUs, while the batch arithmetic counts GPUs / sequence_parallel_size."
+        "plain data parallelism on all GPUs, while the batch arithmetic counts GPUs / sequence_parallel_size. "
+        "DeepCompile's pass `autosp` alone, at stage 0 or 1, makes its groups of that size."
     ),
     example='{"train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 2}',
     instead='{"train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 2, "data_parallel_size": 4}',
     evidence=(
         "deepspeed/__init__.py (0.19.8): initialize; deepspeed/runtime/config.py: world_size",
+        "deepspeed/runtime/engine.py (0.19.8): get_autosp_backend; deepspeed/compile/init_sp.py: extract_mesh_size",
         "probes B_seqsize2_w2, T_seqsize",
     ),
     check=check,
