@@ -24,6 +24,9 @@ from dsgen.shapes.findings import Assign, Finding, Move, Remove, Severity
 NAMED = {rule.name for family in (optimizer, scheduler, precision) for rule in family.RULES}
 OFFLOAD: dict[str, Any] = {"offload_optimizer": {"device": "cpu"}}
 BF16: dict[str, Any] = {"bf16": {"enabled": True}}
+ALL_BF16: dict[str, Any] = {
+    "bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+}
 ALLOW: dict[str, Any] = {"zero_allow_untested_optimizer": True}
 
 
@@ -235,6 +238,7 @@ DOUBTFUL: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("grad-accum-dtype-lossy", {**torch(), **z(1), **BF16, "data_types": {"grad_accum_dtype": "half"}}, {}),
     ("communication-in-fp16", {**torch(), **z(2), "communication_data_type": "FP16"}, {}),
     ("autocast-over-16-bit", {**torch(), **z(2), **BF16, **autocast(dtype="float16")}, {}),
+    ("autocast-over-16-bit", {**torch(), **z(3), **ALL_BF16, **autocast(dtype="float16")}, {}),
     ("autocast-dtype-missing", {**torch(), **z(2), **autocast()}, {}),
     ("autocast-dtype-useless", {**torch(), **z(2), **autocast(dtype="float32")}, {}),
     ("autocast-fp16-clipped", {**torch(), **z(3), **autocast(dtype="float16")}, {}),
@@ -291,6 +295,7 @@ RIGHT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**torch(), **z(2), **BF16, "communication_data_type": "fp32"}, {}),
     ({**torch(), **z(2), **fp16(), "communication_data_type": "fp16"}, {}),
     ({**torch(), **z(0), **autocast(dtype="float16")}, {}),
+    ({**torch(), **z(3), **ALL_BF16, **autocast(dtype="torch.bfloat16")}, {}),
     ({**torch(), **z(3), **autocast(dtype="float16"), "gradient_clipping": 0}, {}),
     (
         {

@@ -22,8 +22,16 @@ def check(subject: Subject) -> Iterator[Fault]:
             said = f"at stage 0 autocast's float16 brings a gradient scaler that {mode} defeats: the first step stops"
             yield Fault("torch_autocast.enabled", said, fix, Severity.ERROR)
             return
+        if _nothing_is_fp32(subject, mode):
+            return
         said = f"torch_autocast is meant for weights in fp32, and {mode} casts them; only one of the two should be on"
         yield Fault("torch_autocast.enabled", said, fix)
+
+
+def _nothing_is_fp32(subject: Subject, mode: str) -> bool:
+    """Whether no copy of the weights is to be in fp32, so that autocast is what computes norms and losses in it."""
+    dtype = DTYPES.get(str(subject.raw("torch_autocast.dtype")))
+    return mode == "bf16" == dtype and subject.value("bf16.bf16_master_weights_and_grads") is True
 
 
 RULE = Rule(
@@ -35,7 +43,9 @@ RULE = Rule(
         "The 16-bit mode casts the weights themselves; autocast is made for weights in fp32 and casts what passes "
         "between operations. Together they hold weights in one dtype and compute in another, and with dtype "
         "float16 the gradients carry a second loss scale, which clipping sees. DeepSpeed accepts it without a "
-        "word, except float16 at stage 0: `No inf checks were recorded for this optimizer`."
+        "word, except float16 at stage 0: `No inf checks were recorded for this optimizer`. Beside "
+        "`bf16_master_weights_and_grads` nothing is said of bfloat16: no copy in fp32 is wanted there, and autocast "
+        "still computes norms and the loss in it."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": 1,
