@@ -224,6 +224,18 @@ def test_a_program_that_compares_nothing_is_warned_of() -> None:
     assert all("DeepSpeed goes by the config" in one.message for _, one in both)
 
 
+def test_a_program_that_is_started_may_fill_in_auto_itself() -> None:
+    name = script("deepspeed train.py --deepspeed --deepspeed_config ds.json\n")
+    write({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}})
+    rules = ("auto-outside-hugging-face",)
+
+    [(_, started)] = findings(name, rules=rules)
+    [(_, alone)] = findings("ds.json", rules=rules, target="deepspeed")
+
+    assert (started.severity, alone.severity) == (Severity.WARNING, Severity.ERROR)
+    assert started.message == f"{alone.message}, unless the program that is started fills it in"
+
+
 TRAINING = "model_name_or_path: m\noutput_dir: o\ndeepspeed: ds.json\nlearning_rate: 1.0e-4\n"
 
 

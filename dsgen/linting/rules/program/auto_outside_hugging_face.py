@@ -20,7 +20,10 @@ def check(subject: Subject) -> Iterator[Fault]:
         filled = outcome(subject, path, key)
         if filled is not None and path not in subject.target.refused:
             message = f'{path} is "auto", which only Hugging Face programs fill in; {filled.made}'
-            yield Fault(path, message, filled.fix, filled.severity, on="value")
+            severity = filled.severity
+            if subject.facts.launched and severity is Severity.ERROR:  # what is started may hand it to a Trainer
+                severity, message = Severity.WARNING, f"{message}, unless the program that is started fills it in"
+            yield Fault(path, message, filled.fix, severity, on="value")
 
 
 RULE = Rule(
