@@ -138,9 +138,12 @@ def assumed(linted: Iterable[Linted]) -> str:
 
 def _guessed_from(programs: Counter[str]) -> str:
     """What tells who loads a file: that it has "auto", which the Trainer fills in, or has none."""
-    if programs.total() > 1:
+    if len(programs) > 1:
         return ' from "auto"'
-    return ', as it has no "auto"' if targets.guess({}).name in programs else ' from its "auto"'
+    one = programs.total() == 1
+    if targets.guess({}).name in programs:
+        return f', as {"it has" if one else "they have"} no "auto"'
+    return f' from {"its" if one else "their"} "auto"'
 
 
 def data(linted: Iterable[Linted]) -> dict[str, Any]:

@@ -186,6 +186,8 @@ def test_what_was_assumed_is_said_once() -> None:
     assert 'plain DeepSpeed in 2 files, the Hugging Face Trainer in 1 file (guessed from "auto": --target)' in said
     assert re.search(r"for DeepSpeed 0\.\d+\.\d+ \(the newest known: --deepspeed\)\.$", said)
     assert findings.assumed([linted()]) == ""
+    assert 'for plain DeepSpeed (guessed, as they have no "auto": --target)' in findings.assumed(files[:2])
+    assert 'for the Hugging Face Trainer (guessed from their "auto": --target)' in findings.assumed(files[2:] * 2)
 
 
 def test_a_suppression_of_nothing_is_said() -> None:
