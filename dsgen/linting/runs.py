@@ -10,6 +10,7 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup, say
 from dsgen.documents.editor import apply_to_config
+from dsgen.linting.rules.dtypes import FP16_ONLY
 from dsgen.linting.subjects import OPEN, Subject
 from dsgen.shapes.findings import Edit, Erase, Finding, Fix, Move, Remove, Severity
 
@@ -18,6 +19,7 @@ __all__ = ["judged_fix"]
 _AUTO = "auto"
 # Names that DeepSpeed's own error message gives in the place of another (runtime/engine.py, 0.19.8).
 _NAMED = {"optimizer.params.max_grad_norm": "gradient_clipping"}
+_NEVER_READ = frozenset(f"{section}.{name}" for section in ("bf16", "bfloat16") for name in FP16_ONLY)
 _STAGE = "zero_optimization.stage"
 _DEVICES = {f"zero_optimization.offload_{what}.device": what for what in ("optimizer", "param")}
 _FIRST = (_STAGE, *_DEVICES, "bf16.enabled", "fp16.enabled", "optimizer.type", "scheduler.type")  # what is named first
@@ -58,6 +60,7 @@ def _says_the_same(subject: Subject, edit: Edit) -> bool:
         key = subject.surface.key(edit.path)
         twin = subject.surface.aliases.get(edit.path) or (key.replaced_by if key else None)
         idle = key is not None and subject.surface.has_effect(edit.path, subject.config) is not None
+        idle = idle or edit.path in _NEVER_READ
         return idle or _says_nothing(value) or (twin is not None and _same(value, subject.raw(twin)))
     if there and value is not None:
         return _reads_as(value, edit.value)

@@ -64,6 +64,16 @@ def test_what_would_change_nothing_stays_safe() -> None:
     assert fix is not None and fix.safe
 
 
+@pytest.mark.parametrize("section", ["bf16", "bfloat16"])
+def test_the_loss_scale_of_bf16_goes_safely(section: str) -> None:
+    """The parse stops at each key, and no release ever read one; of a name that may be a slip nothing is known."""
+    copied = {"enabled": True, "loss_scale": 0, "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1}
+
+    assert fixed({**MICRO, section: copied}, unsafe=False) == {**MICRO, "bf16": {"enabled": True}}
+    slip = {**MICRO, "bf16": {"enabled": True, "loss_scal": 128}}
+    assert fixed(slip, unsafe=False) == slip
+
+
 def test_lightning_keeps_its_activation_checkpoints() -> None:
     section = {"activation_checkpointing": {"partition_activations": True}}
     safe = {

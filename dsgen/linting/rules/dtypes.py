@@ -5,7 +5,18 @@ from __future__ import annotations
 from dsgen.linting.subjects import OPEN, Subject
 from dsgen.strategies.constraints.setup import DTYPES
 
-__all__ = ["DTYPES", "builds_optimizer", "model_dtype"]
+__all__ = ["DTYPES", "FP16_ONLY", "builds_optimizer", "model_dtype"]
+
+# Of the section fp16; in bf16 no release ever read them, and those until 0.17.5 took them there.
+FP16_ONLY = (
+    "loss_scale",
+    "loss_scale_window",
+    "initial_scale_power",
+    "hysteresis",
+    "consecutive_hysteresis",
+    "min_loss_scale",
+    "auto_cast",
+)
 
 
 def model_dtype(subject: Subject) -> str | None:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.linting.rules.dtypes import FP16_ONLY
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
 __all__ = ["RULE", "check"]
-
-_FP16_ONLY = (
-    "loss_scale",
-    "loss_scale_window",
-    "initial_scale_power",
-    "hysteresis",
-    "consecutive_hysteresis",
-    "min_loss_scale",
-    "auto_cast",
-)
 
 
 def check(subject: Subject) -> Iterator[Fault]:
@@ -26,7 +17,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     for section in ("bf16", "bfloat16"):
         for name in subject.section(section):
             path = f"{section}.{name}"
-            if name not in _FP16_ONLY or (section == "bfloat16" and subject.raw("bf16") is not None):
+            if name not in FP16_ONLY or (section == "bfloat16" and subject.raw("bf16") is not None):
                 continue
             strict = subject.surface.sections.get(section) == "strict"
             does = "stops at it in the parse" if strict else "never reads it"
