@@ -303,6 +303,12 @@ def test_what_a_config_says_and_is_not_counted_is_noted(config: dict[str, Any], 
     assert any(note in line for line in ask_config(job(), given(config)).notes)
 
 
+def test_ranks_that_share_a_sequence_are_not_counted_twice_in_the_batch() -> None:
+    config = {"train_batch_size": 4, "train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 2}
+
+    assert not any("DeepSpeed refuses that" in note for note in ask_config(job(), given(config)).notes)
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -72,6 +72,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("batch-never-adds-up", {**ADAM, TRAIN: 9, STEPS: 2}, {"world_size": 4}),
     ("batch-mismatches-gpus", {**ADAM, MICRO: 1, TRAIN: 3, STEPS: 1}, {"world_size": 2}),
     ("batch-mismatches-gpus", {**ADAM, TRAIN: 5}, {"world_size": 2}),
+    ("batch-mismatches-gpus", {**BASE, MICRO: 1, TRAIN: 1, STEPS: 1, "sequence_parallel_size": 2}, {"world_size": 1}),
     ("batch-mismatches-gpus", {**ADAM, TRAIN: 1}, {"world_size": 2}),
     ("batch-mismatches-gpus", {**BASE, TRAIN: 6}, {"world_size": 2}),
     ("batch-mismatches-gpus", {**ADAM, TRAIN: 6, STEPS: 2}, {"world_size": 2}),
@@ -421,6 +422,10 @@ def test_messages_name_the_number_of_gpus_that_fits() -> None:
     assert "= 32; as it stands it needs 8 GPUs" in wrong.message
     (one,) = found({**BASE, TRAIN: 64, STEPS: 4}, world_size=1)
     assert "train_batch_size 64 does not fit 1 GPU, and" in one.message
+    shared = {**BASE, TRAIN: 64, STEPS: 4, "sequence_parallel_size": 2, "data_parallel_size": 4}
+    (half,) = (one for one in found(shared, world_size=8) if one.path == TRAIN)
+    assert f"{TRAIN} 64 does not fit 8 GPUs at sequence_parallel_size 2, and" in half.message
+    assert "= 32; as it stands it needs 16 GPUs" in half.message
     (alone,) = found({**ADAM, TRAIN: 6, STEPS: 2}, world_size=2)
     assert alone.fix is not None and alone.fix.edits == (Assign(TRAIN, 4),)
 

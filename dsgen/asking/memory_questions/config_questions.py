@@ -368,7 +368,8 @@ def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
             yield f"{key} is {show(subject.raw(key))}: DeepSpeed refuses what is no whole number of at least 1"
     total = subject.value("train_batch_size")
     sequences = chosen.micro_batch * chosen.accumulation * (job.world // chosen.tp)
-    if _whole(total) and total not in (sequences, sequences * chosen.tp):
+    shared = subject.written("sequence_parallel_size")  # lint counts those ranks, and says whether it starts
+    if _whole(total) and total not in (sequences, sequences * chosen.tp) and not shared:
         yield (
             f"train_batch_size is {total}, not {chosen.micro_batch} x {chosen.accumulation} x "
             f"{job.world // chosen.tp} GPUs: DeepSpeed refuses that"

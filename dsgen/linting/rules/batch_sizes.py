@@ -94,7 +94,7 @@ def ranks(subject: Subject) -> Fraction | None:
     if world is None or not subject.written("sequence_parallel_size") or not divides:
         return Fraction(world) if world else None
     sequence, data = (whole(subject.raw(f"{kind}_parallel_size")) for kind in ("sequence", "data"))
-    if sequence is None or not 1 <= sequence <= world:
+    if sequence is None or sequence < 1:
         return None
     if not subject.written("data_parallel_size"):
         return Fraction(world, sequence)

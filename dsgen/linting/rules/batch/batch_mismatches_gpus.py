@@ -23,16 +23,20 @@ def check(subject: Subject) -> Iterator[Fault]:
     tensor = subject.value("tensor_parallel.autotp_size")
     if isinstance(tensor, int) and tensor > 1 and adds_up(given, count / tensor):
         return  # tensor-parallel-batch
-    yield Fault(TRAIN, _message(given, count), _mend(given, count), on="value")
+    sequence = Fraction(subject.facts.world_size or 1) / count
+    yield Fault(TRAIN, _message(given, count, sequence), _mend(given, count), on="value")
 
 
-def _message(given: Sizes, count: Fraction) -> str:
+def _message(given: Sizes, count: Fraction, sequence: Fraction) -> str:
+    """Args: given: The sizes. count: Ranks that the batch counts. sequence: GPUs that share one sequence."""
     fitting = (given.train or 0) // given.per_rank
     product = f"{divisor(given)} x {count} = {given.per_rank * count}" if divisor(given) else f"{count}"
-    said = f"{TRAIN} {given.train} does not fit {_gpus(count)}, and DeepSpeed stops at the parse: it must be "
+    at = f" at sequence_parallel_size {sequence}" if sequence > 1 else ""
+    said = f"{TRAIN} {given.train} does not fit {_gpus(count * sequence)}{at}, and DeepSpeed stops at the parse: "
     if given.micro is not None and given.accumulation is not None:
-        return f"{said}{product}; as it stands it needs {_gpus(fitting)}"
-    return f"{said}a multiple of {product}; as it stands the number of GPUs must divide {fitting}"
+        return f"{said}it must be {product}; as it stands it needs {_gpus(fitting * sequence)}"
+    share = f" / {sequence}" if sequence > 1 else ""
+    return f"{said}it must be a multiple of {product}; as it stands the number of GPUs{share} must divide {fitting}"
 
 
 def _gpus(count: Fraction | float) -> str:
