@@ -67,7 +67,7 @@ def effective(
         python=python,
         timeout_seconds=timeout_seconds,
     )
-    return agreeing(loaded, known)
+    return agreeing(attrs.evolve(loaded, name=document.name), known)
 
 
 def agreeing(loaded: Effective, known: Handover) -> Effective:

@@ -12,6 +12,7 @@ import pytest
 from command_line import run
 from lint_samples import GOOD, put
 
+from dsgen.effective import Effective
 from dsgen.shapes.errors import mistake
 
 ACCELERATE = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3}\n"
@@ -48,6 +49,24 @@ def test_what_a_file_of_accelerate_means_is_handed_over(asked: list[Any]) -> Non
     assert source["zero_optimization"] == {"stage": 3}
     assert (options["target"], options["world_size"]) == ("accelerate", 8)
     assert (chosen["target"], chosen["world_size"]) == ("hf-trainer", 4)
+
+
+@pytest.mark.parametrize("name", ["accelerate.yaml", "-"])
+def test_the_answer_is_named_after_the_file_that_holds_the_config(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    def load(source: Any, **options: Any) -> Effective:
+        assert isinstance(source, dict)  # what the file means, which has no name of its own
+        return Effective(
+            name="<config>", deepspeed="0.19.8", target=options["target"], world_size=8, implied=False, refused=None
+        )
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_module("dsgen.asking.handovers"), "load", load)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{train_batch_size: 8}")))
+    put("accelerate.yaml", ACCELERATE)
+
+    assert run("effective", name).out.startswith(f"{'<stdin>' if name == '-' else name} in DeepSpeed 0.19.8 at 8 GPUs")
 
 
 def test_the_standard_input_is_handed_over(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
