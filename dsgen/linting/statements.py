@@ -20,6 +20,7 @@ from dsgen.shapes.findings import Span
 
 __all__ = [
     "EVALUATION",
+    "FILLED_FROM",
     "LAUNCHED_DTYPE",
     "OPTIMIZER",
     "WORLD",
@@ -63,6 +64,7 @@ _FINDS_OUT = "auto_find_batch_size"
 _AT_LEAST_ONE = ("warmup_steps", "max_steps")  # below it they mean a share of the steps, or nothing
 _WARMUPS = ("warmup_steps", "warmup_ratio")  # below 1 a share of the steps; the latter until transformers 5
 _DTYPES = ("bf16", "fp16")
+FILLED_FROM = frozenset((*dict(_NUMBERS), *_DTYPES))  # the Trainer's arguments that it fills in, or compares
 LAUNCHED_DTYPE = "mixed_precision"  # of `accelerate launch`; what its program is told of a dtype comes before it
 # What it says -> the dtype that is to be on; "no" says nothing, because the config's dtype is taken then.
 _LAUNCHED = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}

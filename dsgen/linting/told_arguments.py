@@ -11,8 +11,8 @@ from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
 from dsgen.linting import disagreements, statements
 from dsgen.linting.sources import Source
-from dsgen.linting.statements import Statement
-from dsgen.shapes.errors import mistake
+from dsgen.linting.statements import FILLED_FROM, Statement
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["arguments_of", "check_program", "with_arguments"]
@@ -36,6 +36,8 @@ def arguments_of(path: str) -> tuple[Statement, ...]:
     wrapped = wrapped_configs.of(document)
     said = statements.of_training_file(document, wrapped.key or _KEY)
     if not said:
+        if (computed := _computed(document)) is not None:
+            raise computed
         raise mistake(
             "it has no argument that the Trainer fills into a config, or compares with it",
             must="such as per_device_train_batch_size, learning_rate, bf16 or max_grad_norm",
@@ -43,6 +45,26 @@ def arguments_of(path: str) -> tuple[Statement, ...]:
             code="missing",
         )
     return said
+
+
+def _computed(document: Document) -> DsgenError | None:
+    """The error of a program whose arguments are there, but no value of them; None for anything else."""
+    if document.kind != "python":
+        return None
+    from dsgen.linting import python_programs
+    from dsgen.linting.rules.texts import listed
+
+    names = [name for name in python_programs.computed_in(document.text, document.name) if name in FILLED_FROM]
+    if not names:
+        return None
+    them = listed(names) if len(names) > 1 else names[0]
+    return mistake(
+        f"it computes {them} while it runs, and no program is run here",
+        must="their values must stand in the text",
+        where=document.name,
+        todo="Write what the run is told into a YAML file, and name that.",
+        code="missing",
+    )
 
 
 def _read(path: str) -> Document:

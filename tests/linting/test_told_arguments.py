@@ -160,3 +160,11 @@ def test_what_a_python_program_leaves_out_is_compared_by_its_default(
 
     assert {one.path for one in found} == differ
     assert all("by default in" in one.message for one in found)
+
+
+def test_a_program_that_computes_its_arguments_is_told_which(tmp_path: Path) -> None:
+    text = "args = DPOConfig(learning_rate=told['lr'], bf16=told.get('bf16', True), output_dir=told['out'])\n"
+    with pytest.raises(DsgenError, match="it computes learning_rate and bf16 while it runs, and no program is run"):
+        arguments_of(put(tmp_path, "train.py", text))
+    with pytest.raises(DsgenError, match="it has no argument that the Trainer fills into a config"):
+        arguments_of(put(tmp_path, "other.py", "args = DPOConfig(output_dir=told['out'])\n"))
