@@ -74,6 +74,21 @@ def test_the_loss_scale_of_bf16_goes_safely(section: str) -> None:
     assert fixed(slip, unsafe=False) == slip
 
 
+@pytest.mark.parametrize(("key", "value"), [("debug", False), ("seed", 42)])
+def test_no_section_is_made_and_switched_on_for_a_key_that_stands_elsewhere(key: str, value: Any) -> None:
+    config = {**MICRO, "gradient_clipping": 1.0, key: value}
+
+    assert "has a key of that name" in one(config, "unread-key").message
+    assert fixed(config, unsafe=False) == config
+    assert fixed(config, unsafe=True) == {**MICRO, "gradient_clipping": 1.0}
+
+
+def test_a_key_goes_to_a_section_that_is_there() -> None:
+    config = {**MICRO, "gradient_clipping": 1.0, "comms_logger": {"enabled": True}, "debug": False}
+
+    assert fixed(config, unsafe=False)["comms_logger"] == {"enabled": True, "debug": False}
+
+
 def test_lightning_keeps_its_activation_checkpoints() -> None:
     section = {"activation_checkpointing": {"partition_activations": True}}
     safe = {

@@ -125,7 +125,7 @@ def _described(subject: Subject, path: str, value: Any, strict: bool) -> Unknown
         strict=strict,
         meant=meant,
         here=here,
-        sure=fits and _alike(path, best, here) and (here or _is_alone(subject, best)),
+        sure=fits and _alike(path, best, here) and (here or (_is_alone(subject, best) and _runs(subject, best))),
         known_slip=fits and best in (subject.surface.mistaken.get(path.rpartition(".")[2]), *_lacking(subject, path)),
         later=(later.since or newest.version) if later is not None else None,
     )
@@ -217,6 +217,13 @@ def _is_alone(subject: Subject, best: str) -> bool:
     """Whether no other key has this name, so that a misplaced one can only belong there."""
     last = best.rpartition(".")[2]
     return sum(path.rpartition(".")[2] == last for path in subject.surface.paths) <= 1
+
+
+def _runs(subject: Subject, best: str) -> bool:
+    """Whether the section of a key does not stay off for being made by the key alone, so that it would do nothing."""
+    above = best.rpartition(".")[0]
+    switch = subject.surface.key(f"{above}.enabled") if above and not subject.written(above) else None
+    return switch is None or switch.default is not False
 
 
 def _fits(subject: Subject, best: str, value: Any) -> bool:
