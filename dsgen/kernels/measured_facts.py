@@ -11,6 +11,7 @@ __all__ = [
     "DERIVED",
     "GENERATIONS",
     "HOST",
+    "L2_BYTES_PER_SECOND",
     "LINKS",
     "NETWORKS",
     "STANDS_IN",
@@ -60,6 +61,10 @@ GENERATIONS = {
     "cpu": Generation("cpu", 0.05, 0.50, 0.70, 1.0e-6, 56),
 }
 
+# Of one multiprocessor, read and written, of a kernel whose tensors lie in L2: 4,757 GB/s of the 142 of an L40 with
+# 64 MiB (te42kyfo/gpu-benches gpu-small-kernels, l40_pt.txt). A 4090 copies 16 MiB at 3,645 GB/s, its launch included
+# (smallscientist1/cuda_microbenchmark, analysis_RTX4090.md). Of RTX Blackwell no such measurement was seen.
+L2_BYTES_PER_SECOND = 33.5e9
 # Families of which nobody measured a kernel but large products: what streams and small kernels take is guessed.
 DERIVED = ("gaudi", "cpu")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsgen.kernels.architectures import architecture, multiprocessors
-from dsgen.kernels.measured_facts import GENERATIONS, HOST, LINKS, NETWORKS, TCP
+from dsgen.kernels.measured_facts import GENERATIONS, HOST, L2_BYTES_PER_SECOND, LINKS, NETWORKS, TCP
 
 if TYPE_CHECKING:
     from dsgen.shapes.profiles import Hardware, Network
@@ -45,6 +45,8 @@ class Rates(NamedTuple):
         fp32_efficiency: The same of fp32 outside tensor cores.
         memory_bytes_per_second: Peak bandwidth of one GPU's memory.
         memory_efficiency: Share of it that large streams reach.
+        l2_cache_bytes: L2 cache of one GPU; 0 where it is little faster than the memory.
+        l2_bytes_per_second: What kernels move whose tensors lie there.
         kernel_seconds: Shortest time that a kernel takes on the device, its launch behind another one included.
         dispatch_seconds: What an eager operator costs the host forward.
         backward_dispatch_seconds: The same backward, where autograd's C++ calls it.
@@ -75,6 +77,8 @@ class Rates(NamedTuple):
     fp32_efficiency: float
     memory_bytes_per_second: float
     memory_efficiency: float
+    l2_cache_bytes: int
+    l2_bytes_per_second: float
     kernel_seconds: float
     dispatch_seconds: float
     backward_dispatch_seconds: float
@@ -127,9 +131,10 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
     dispatch = _first(hardware.dispatch_seconds, HOST.dispatch_seconds)
     slower = dispatch / HOST.dispatch_seconds  # a core that is slow at one piece of Python is so at all
     product = _first(hardware.product_efficiency, family.product_efficiency)
+    processors = multiprocessors(hardware) or family.processors
     return Rates(
         architecture=name,
-        processors=multiprocessors(hardware) or family.processors,
+        processors=processors,
         bf16_flops_per_second=hardware.bf16_flops_per_second,
         fp16_flops_per_second=hardware.fp16_flops_per_second,
         tf32_flops_per_second=hardware.tf32_flops_per_second,
@@ -139,6 +144,8 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
         fp32_efficiency=family.fp32_efficiency,
         memory_bytes_per_second=hardware.memory_bandwidth_bytes_per_second,
         memory_efficiency=_first(hardware.memory_efficiency, family.memory_efficiency),
+        l2_cache_bytes=hardware.l2_cache_bytes,
+        l2_bytes_per_second=L2_BYTES_PER_SECOND * processors,
         kernel_seconds=family.kernel_seconds,
         dispatch_seconds=dispatch,
         backward_dispatch_seconds=HOST.backward_dispatch_seconds * slower,

@@ -99,9 +99,7 @@ class Hardware(Value):
     )  # fmt: skip
     nvme_capacity_bytes: int = fact("Local NVMe of one node; 0 where there is none.", default=0, minimum=0)
     nvme_read_bandwidth_bytes_per_second: float = fact("Sequential read, all drives of a node.", default=0.0, minimum=0)
-    nvme_write_bandwidth_bytes_per_second: float = fact(
-        "Sequential write, all drives of a node.", default=0.0, minimum=0
-    )
+    nvme_write_bandwidth_bytes_per_second: float = fact("Sequential write, as for reading.", default=0.0, minimum=0)
     compute_capability: str | None = fact(
         'Compute capability of an NVIDIA GPU ("9.0"); empty means the one that its rates point to.', default=None,
         choices=("7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0"),
@@ -122,6 +120,9 @@ class Hardware(Value):
         "Share of the memory's peak bandwidth that large copies reach; empty means that of its family.",
         default=None, above=0, below=1.5,
     )  # fmt: skip
+    l2_cache_bytes: int = fact(
+        "L2 cache of one GPU, where it is several times as fast as its memory; 0 where it is not.", default=0, minimum=0
+    )
     dispatch_seconds: float | None = fact(
         "What one eager operator costs the host, forward; empty means that of a server's core.", default=None, above=0
     )

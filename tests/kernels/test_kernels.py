@@ -73,6 +73,31 @@ def test_every_profile_has_rates_that_survive_json(card):
     assert Rates.from_json(json.loads(json.dumps(own.to_json()))) == own
 
 
+@pytest.mark.parametrize("sort", SORTS)
+def test_what_lies_in_a_large_l2_cache_moves_faster_than_memory_and_slower_than_all_of_it_there(sort):
+    """L40: 4,447 GB/s of 33,372,352 bytes that stay there, and 763 of 259 MiB (gpu-benches, l40_pt.txt, l40.txt)."""
+    card, small = node("l40s-48g"), 33_372_352
+    cached, plain = (traffic_seconds(one, small, sort) for one in (card, card._replace(l2_cache_bytes=0)))
+    beyond = 0.65 * 96 * 2**20 + 1
+
+    if sort in ("gather", "scatter", "adam"):
+        assert cached == plain
+    else:
+        at_best = small / (4447e9 * SORTS[sort])
+        assert at_best < cached - card.kernel_seconds < 0.6 * (plain - card.kernel_seconds)
+    assert traffic_seconds(card, beyond, sort) == traffic_seconds(card._replace(l2_cache_bytes=0), beyond, sort)
+
+
+def test_no_card_with_a_small_cache_inherits_a_large_one():
+    sizes = {card: node(card).l2_cache_bytes // 2**20 for card in catalog.names("hardware")}
+
+    large = {card: size for card, size in sizes.items() if size}
+    assert {node(card).architecture for card in large} == {"sm89", "sm120"}
+    assert {card for card in sizes if node(card).architecture in ("sm89", "sm120")} == set(large)
+    assert large["rtx4090-24g"] == 72
+    assert large["l20-48g"] == large["l40s-48g"] == large["rtx5090-32g"] == 96
+
+
 def test_a_card_without_measurements_says_whose_stand_in():
     assert node("rtx4090-24g").nearest is None
     assert node("a40-48g").nearest == "rtxa6000-48g"
