@@ -2,7 +2,8 @@
 
 import functools
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import attrs
@@ -72,7 +73,7 @@ Worth = Callable[[Layout, float], bool]  # layout, its speed at best
 
 class _Trial(NamedTuple):
     """A layout with its batches, the largest micro-batch first, its buffers, its GPU, the bytes that it holds there all
-    the time, and its cost at the first batch."""
+    the time, and the costs of batches by their places, as far as they are known."""
 
     number: int
     layout: Layout
@@ -80,12 +81,12 @@ class _Trial(NamedTuple):
     buffers: Buffers
     gpu: Room
     held: int
-    best: StepCost | None = None
+    costs: Mapping[int, StepCost] = MappingProxyType({})
 
     @property
     def speed(self) -> float:
-        """Tokens per second and GPU at the largest micro-batch; 0 where it is not known."""
-        return self.best.tokens_per_second_per_gpu if self.best else 0.0
+        """Tokens per second and GPU of the fastest batch; 0 where it is not known."""
+        return max((one.tokens_per_second_per_gpu for one in self.costs.values()), default=0.0)
 
     def strategy(self, place: int) -> Strategy:
         """With one of the batches."""
@@ -281,7 +282,7 @@ def _in_turn(
             unsure.append(trial)
         else:
             left.add(trial.layout)
-            wait(trial, most_speed(job, trial.strategy(0)), False)
+            wait(trial, _most_speed(job, trial), False)
     while waiting:
         idle, minus, _, trial, narrowed = waiting[0]
         if idle and worth and not any(worth(one.strategy, one.speed) for _, one in (*fitting, *doubtful)):
@@ -295,17 +296,17 @@ def _in_turn(
             settled(trial.layout)
         elif in_ram in left:
             behind.setdefault(in_ram, []).append((idle, minus, trial.number, trial, narrowed))
-        elif trial.best or in_ram in good:
+        elif trial.costs or in_ram in good:
             yield trial
             settled(trial.layout)
         elif narrowed:
-            trial = trial._replace(best=cost(job, trial.strategy(0)))
+            trial = _timed(job, trial)
             wait(trial, trial.speed, True)
         elif batches := _batches(job, trial):
             speed = -minus
             if batches != trial.triples:
                 trial = trial._replace(triples=batches)
-                speed = most_speed(job, trial.strategy(0))
+                speed = _most_speed(job, trial)
             wait(trial, speed, True)
         else:
             unsure.append(trial)
@@ -351,21 +352,48 @@ def _in_ram(layout: Layout) -> Layout | None:
 def _best(job: Job, trial: _Trial, places: tuple[int, ...], most_bytes: tuple[int, ...]) -> tuple[Strategy, StepCost]:
     """Of the micro-batches of some places that come within ENOUGH of the fastest one the largest that leaves room, else
     the smallest; `most_bytes` are what they may take, where they surely fit."""
-    tried: list[tuple[Strategy, StepCost]] = []
+    tried: list[tuple[bool, Strategy, StepCost]] = []  # whether it leaves room, the strategy, its cost
     if job.training.objective == "memory":
         places, most_bytes = places[-1:], ()  # the smallest: it has the smallest peak
+    rises, fastest = _rises(job), 0.0
     for number, place in enumerate(places):
         candidate = trial.strategy(place)
-        enough = ENOUGH * tried[0][1].tokens_per_second_per_gpu if tried else 0.0
-        if tried and most_speed(job, candidate) < enough:
+        if tried and not rises and most_speed(job, candidate) < ENOUGH * fastest:
             break
-        spent = trial.best if trial.best and not place else cost(job, candidate)
-        if spent.tokens_per_second_per_gpu < enough:
-            break  # speed only falls with the micro-batch
-        tried.append((candidate, spent))
-        if most_bytes and most_bytes[number] <= FILLED * trial.gpu.limit:
+        spent = trial.costs.get(place) or cost(job, candidate)
+        speed = spent.tokens_per_second_per_gpu
+        if speed >= ENOUGH * fastest:
+            roomy = bool(most_bytes) and most_bytes[number] <= FILLED * trial.gpu.limit
+            tried.append((roomy, candidate, spent))
+            fastest = max(fastest, speed)
+        if not rises and (speed < ENOUGH * fastest or tried[-1][0]):
             break
-    return tried[-1]
+    near = [one for one in tried if one[2].tokens_per_second_per_gpu >= ENOUGH * fastest]
+    return next((one for one in near if one[0]), near[-1])[1:]
+
+
+def _rises(job: Job) -> bool:
+    """Whether speed may rise where the micro-batch falls: its tensors then lie in a large L2 cache."""
+    return job.hardware.l2_cache_bytes > 0
+
+
+def _most_speed(job: Job, trial: _Trial) -> float:
+    """Tokens per second and GPU that no batch of a trial exceeds."""
+    places = range(len(trial.triples)) if _rises(job) else (0,)
+    return max([most_speed(job, trial.strategy(place)) for place in places])
+
+
+def _timed(job: Job, trial: _Trial) -> _Trial:
+    """A trial with the cost of its fastest batch."""
+    if not _rises(job):
+        return trial._replace(costs={0: cost(job, trial.strategy(0))})
+    costs: dict[int, StepCost] = {}
+    fastest = 0.0
+    for place in range(len(trial.triples)):
+        if most_speed(job, trial.strategy(place)) > fastest:
+            costs[place] = cost(job, trial.strategy(place))
+            fastest = max(fastest, costs[place].tokens_per_second_per_gpu)
+    return trial._replace(costs=costs)
 
 
 def sized(near: Iterable[tuple[Strategy, MemoryEstimate]]) -> Strategy:
