@@ -13,11 +13,12 @@ __all__ = ["SORTS", "traffic_seconds"]
 SORTS = {"stream": 1.0, "norm": 0.97, "reduction": 0.65, "mixed": 0.60, "gather": 0.85, "scatter": 0.33, "adam": 0.9}
 
 
-# Share of an L2 cache up to which the bytes of a kernel lie in it: of an L40 64 of 96 MiB do and 129 do not, of an H200
-# 32 of 60 do and 64 do not (te42kyfo/gpu-benches gpu-small-kernels).
-CACHED = 0.65
-# Of what kernels of that size move in a step, the share that lies there: what they read and find there, and what they
-# write that is read again before it leaves. Derived: an LRU cache of 32 to 96 MiB beside the simulated operators of 3
+# Of an L2 cache: up to the first share of it all that a kernel moves stays there, from the second on nothing does. On
+# an L40 a copy has 4.3 TB/s up to 0.75 of its 96 MiB, 3.0 at 0.92, 2.1 at 0.98, 1.6 at 1.04 and the memory's 0.78 at 1.56
+# (RRZE-HPC/gpu-benches gpu-small-kernels/l40.txt).
+CACHED, GONE = 0.85, 1.4
+# Of what small kernels move in a step, the share that lies there: what they read and find there, and what they write
+# that is read again before it leaves. Derived: an LRU cache of 32 to 96 MiB beside the simulated operators of three
 # steps of Llama-3.1-8B (QLoRA of 1,024 and of 4,096 tokens, LoRA of 2,048) has 0.62 to 0.88 of it, 0.77 in the mean.
 HOT = 0.77
 _BY_ROW = ("gather", "scatter", "adam")  # what they read was written long before
@@ -33,7 +34,8 @@ def traffic_seconds(rates: Rates, size_bytes: float, sort: str = "stream") -> fl
             reduction (torch's norms and softmax), gather (embedding), scatter (its gradient) or adam.
     """
     speed = rates.memory_bytes_per_second * rates.memory_efficiency * SORTS[sort]
-    if size_bytes > CACHED * rates.l2_cache_bytes or sort in _BY_ROW:
+    if size_bytes >= GONE * rates.l2_cache_bytes or sort in _BY_ROW:
         return size_bytes / speed + rates.kernel_seconds
     fast = max(rates.l2_bytes_per_second * SORTS[sort], speed)
-    return size_bytes * ((1 - HOT) / speed + HOT / fast) + rates.kernel_seconds
+    hot = HOT * min(1.0, (GONE - size_bytes / rates.l2_cache_bytes) / (GONE - CACHED))
+    return size_bytes * ((1 - hot) / speed + hot / fast) + rates.kernel_seconds

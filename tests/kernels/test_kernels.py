@@ -78,13 +78,14 @@ def test_what_lies_in_a_large_l2_cache_moves_faster_than_memory_and_slower_than_
     """L40: 4,447 GB/s of 33,372,352 bytes that stay there, and 763 of 259 MiB (gpu-benches, l40_pt.txt, l40.txt)."""
     card, small = node("l40s-48g"), 33_372_352
     cached, plain = (traffic_seconds(one, small, sort) for one in (card, card._replace(l2_cache_bytes=0)))
-    beyond = 0.65 * 96 * 2**20 + 1
+    beyond, times = 1.4 * 96 * 2**20, [traffic_seconds(card, size * 2**20, sort) for size in range(1, 200)]
 
     if sort in ("gather", "scatter", "adam"):
         assert cached == plain
     else:
         at_best = small / (4447e9 * SORTS[sort])
         assert at_best < cached - card.kernel_seconds < 0.6 * (plain - card.kernel_seconds)
+    assert times == sorted(times)
     assert traffic_seconds(card, beyond, sort) == traffic_seconds(card._replace(l2_cache_bytes=0), beyond, sort)
 
 
