@@ -14,8 +14,8 @@ SORTS = {"stream": 1.0, "norm": 0.97, "reduction": 0.65, "mixed": 0.60, "gather"
 
 
 # Of an L2 cache: up to the first share of it all that a kernel moves stays there, from the second on nothing does. On
-# an L40 a copy has 4.3 TB/s up to 0.75 of its 96 MiB, 3.0 at 0.92, 2.1 at 0.98, 1.6 at 1.04 and the memory's 0.78 at 1.56
-# (RRZE-HPC/gpu-benches gpu-small-kernels/l40.txt).
+# an L40 a copy has 4.3 TB/s up to 0.75 of its 96 MiB, 3.0 at 0.92, 2.1 at 0.98, 1.6 at 1.04, and at 1.56 the memory's
+# 0.78 (RRZE-HPC/gpu-benches gpu-small-kernels/l40.txt).
 CACHED, GONE = 0.85, 1.4
 # Of what small kernels move in a step, the share that lies there: what they read and find there, and what they write
 # that is read again before it leaves. Derived: an LRU cache of 32 to 96 MiB beside the simulated operators of three
