@@ -21,6 +21,8 @@ from published_sources import GIB, source_of
 from published_speed_cases import SpeedCase, speed_cases
 from published_speed_figures import CLEAR, Pair, pairs
 
+from dsgen.planning.planner import DISCOUNT_OFFLOAD, DISCOUNT_TENSOR_PARALLEL
+
 __all__ = ["compared", "memory_cases", "page", "pairs_of", "speeds"]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "unseen.md"
@@ -80,11 +82,45 @@ def page() -> str:
         *_peaks([case for case in memory if case.peaks]),
         *_speeds(speed),
         *_pairs(speed),
+        *_trusted(speed),
         "## Left out",
         "",
         *(f"- {name}: {reason}" for name, reason in sorted(left.items())),
     ]
     return "\n".join([*parts, ""])
+
+
+_TRUSTED = """## What a plan trusts less
+
+With the objective `balanced` a speed counts for less where a strategy has one of these parts, so that it must win by
+more than its error. Beside the discounts: measured speeds as shares of what dsgen says, of the runs of this page and of
+those on the page of [speed](speed.md) that may be looked at, the ones that are shown apart among them. No published run
+with NVMe could be compared.
+
+| part | counts as | runs | sources | a quarter is below | half is below |
+| --- | --- | --- | --- | --- | --- |"""
+
+
+def _trusted(those: Sequence[SpeedCase]) -> Iterator[str]:
+    yield _TRUSTED
+    rows = [*those, *(case for case in speed_cases() if case.ours is not None and not case.held_back)]
+    ram = DISCOUNT_OFFLOAD["cpu"]
+    for part, discount, places, parallel in (
+        ("none of them", 1.0, ("none", "none"), False),
+        ("optimizer in RAM", ram, ("cpu", "none"), False),
+        ("optimizer and parameters in RAM", ram * ram, ("cpu", "cpu"), False),
+        ("AutoTP", DISCOUNT_TENSOR_PARALLEL, ("none", "none"), True),
+    ):
+        group = [
+            case
+            for case in rows
+            if case.setup["offload"] == places and (case.setup["tensor parallelism"] > 1) is parallel
+        ]
+        shares = sorted(case.measured / case.speed for case in group)
+        sources = len({case.source for case in group})
+        quarter, half = shares[len(shares) // 4], statistics.median(shares)
+        yield f"| {part} | {discount:.2f} | {len(group)} | {sources} | {quarter:.2f} | {half:.2f} |"
+    yield ""
 
 
 def _names(those: Iterable[SpeedCase]) -> set[str]:
