@@ -243,7 +243,8 @@ def _yaml(file: _File, target: str | None, text: str, name: str) -> tuple[Source
             return _given(file, target, document=launch, read=launch_files.read), ()
         if not file.named:
             return None
-        if wrapped_configs.is_training(wrapped.document.config) or not _has_our_keys(wrapped.document.config):
+        config = wrapped.document.config
+        if wrapped_configs.is_training(config) or wrapped_configs.is_accelerates(config) or not _has_our_keys(config):
             wrapped = wrapped_configs.without_config(wrapped)
     return _of_arguments(file, target, wrapped, lambda text, name: wrapped_configs.read(text, name).document)
 

@@ -31,6 +31,7 @@ OURS = frozenset(
 # One of these a file of a training program's arguments has, and no config: transformers and TRL, Axolotl.
 _PROGRAM_S = frozenset(("model_name_or_path", "per_device_train_batch_size", "output_dir", "base_model"))
 _OTHER_S = "micro_batch_size"  # without any of those it is of a program that fills the config in, as ArcticTraining
+_OLD = "fp16"  # which Accelerate's first files had as a switch (commands/config/config_args.py: process_config)
 _SUFFIXES = (".json", ".hjson", ".yaml", ".yml", ".config")
 _DEEPEST = 3  # sections around the key: training files group their arguments, but not further
 _MOST = 10_000  # letters of a path that is looked for; a longer text is no path
@@ -101,7 +102,10 @@ def _is_other_s(config: Mapping[str, Any], path: str) -> bool:
 
 def is_accelerates(config: Any) -> bool:
     """Whether a file is Accelerate's, for DeepSpeed or for another way to train, and no config with a key too many."""
-    return isinstance(config, Mapping) and isinstance(config.get("distributed_type"), str) and OURS.isdisjoint(config)
+    if not isinstance(config, Mapping) or not isinstance(config.get("distributed_type"), str):
+        return False
+    ours = OURS.intersection(config)
+    return not ours or (ours == {_OLD} and not isinstance(config[_OLD], Mapping))
 
 
 def without_config(wrapped: Wrapped) -> Wrapped:

@@ -302,6 +302,19 @@ def test_accelerates_file_for_another_way_to_train_is_no_config(here: Path) -> N
     assert named(kept, "unread-key").path == "distributed_type"  # a key too many, in a config all the same
 
 
+@pytest.mark.parametrize("name", ["old.json", "old.yaml"])
+@pytest.mark.parametrize(("kind", "stage"), [("DEEPSPEED", 3), ("MULTI_GPU", None)])
+def test_accelerates_first_files_have_fp16_as_a_switch(here: Path, name: str, kind: str, stage: int | None) -> None:
+    old = ACCELERATE_JSON.replace("DEEPSPEED", kind).replace('"mixed_precision": "bf16"', '"fp16": true')
+    old = old.replace(', "reduce_bucket_size": 1', "")
+    write({name: old if stage else old.replace("deepspeed_config", "fsdp_config")})
+
+    [source] = documents([name])
+
+    assert (source.document.config or {}).get("zero_optimization", {}).get("stage") == stage
+    assert said(source) == []
+
+
 def test_accelerates_keys_stand_for_deepspeeds() -> None:
     found = wrapped_configs.read(ACCELERATE, "accelerate.yaml")
     document = found.document
