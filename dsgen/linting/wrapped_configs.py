@@ -97,7 +97,8 @@ def is_training(config: Any) -> bool:
 def _is_other_s(config: Mapping[str, Any], path: str) -> bool:
     """Whether what stands beside a `deepspeed` are the arguments of a program that is not known."""
     beside = lookup(config, path.rpartition(".")[0])[1] if "." in path else config
-    return _OTHER_S in beside and _PROGRAM_S.isdisjoint((*config, *beside))
+    known = isinstance(beside, Mapping)  # a section whose name has a dot is not looked up
+    return known and _OTHER_S in beside and _PROGRAM_S.isdisjoint((*config, *beside))
 
 
 def is_accelerates(config: Any) -> bool:

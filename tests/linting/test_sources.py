@@ -255,6 +255,15 @@ def test_a_program_that_says_a_batch_size_of_its_own_is_not_the_trainer(
         assert [found.rule for found in said(source) if found.severity is Severity.WARNING] == []
 
 
+def test_a_config_in_a_section_whose_name_has_a_dot_is_read(here: Path) -> None:
+    write({"a.yml": "my.section:\n  micro_batch_size: 2\n  deepspeed: {zero_optimization: {stage: 2}}\n"})
+
+    [source] = documents(["a.yml"])
+
+    assert source.document.config == {"zero_optimization": {"stage": 2}}
+    assert "rule-broke" not in [found.rule for found in said(source)]
+
+
 def test_edits_go_to_the_file_around_the_config() -> None:
     document = wrapped_configs.read("a: 1\ndeepspeed:\n  bf16: {enabled: false}  # why\n", "x.yaml").document
 
