@@ -77,11 +77,13 @@ def of(whole: Document) -> Wrapped:
     if accelerate_files.is_accelerate(whole.config):
         return _accelerate(whole, whole.config)
     for path, value in _named_configs(whole.config, "", 1):
-        target = "hf-trainer" if path.rpartition(".")[2] == _KEY and not _is_other_s(whole.config, path) else None
+        other = _is_other_s(whole.config, path)
+        target = "hf-trainer" if path.rpartition(".")[2] == _KEY and not other else None
         if isinstance(value, Mapping):
             said = statements.of_training_file(whole, path) if target is not None else ()
             part = _part(whole, path, value, said, target)
-            return Wrapped(document=part, wraps=True, target=target, key=path, said=said)
+            program = "deepspeed" if other else target  # an "auto" in it tells of no Trainer
+            return Wrapped(document=part, wraps=True, target=program, key=path, said=said)
         file = named(value, whole.name)
         faults = (*whole.faults, *_missing(file, path, value))
         document = attrs.evolve(whole, config=None, whole=whole, faults=faults)

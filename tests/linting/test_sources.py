@@ -255,6 +255,18 @@ def test_a_program_that_says_a_batch_size_of_its_own_is_not_the_trainer(
         assert [found.rule for found in said(source) if found.severity is Severity.WARNING] == []
 
 
+def test_auto_makes_no_trainer_of_a_program_that_says_a_batch_size_of_its_own(here: Path) -> None:
+    config = "deepspeed:\n  gradient_accumulation_steps: auto\n  zero_optimization: {stage: 3}\n"
+    write({"sft.yml": f"type: sft\nmicro_batch_size: 2\n{config}"})
+
+    [source] = documents(["sft.yml"])
+
+    assert source.target == "deepspeed"
+    told = [found for found in said(source) if found.severity is not Severity.INFO]
+    assert [(found.rule, found.severity) for found in told] == [("auto-outside-hugging-face", Severity.WARNING)]
+    assert told[0].message.endswith("unless the program that is started fills it in")
+
+
 def test_a_config_in_a_section_whose_name_has_a_dot_is_read(here: Path) -> None:
     write({"a.yml": "my.section:\n  micro_batch_size: 2\n  deepspeed: {zero_optimization: {stage: 2}}\n"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.autos import autos, outcome
+from dsgen.linting.rules.batch_sizes import said_beside
 from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
@@ -21,7 +22,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         if filled is not None and path not in subject.target.refused:
             message = f'{path} is "auto", which only Hugging Face programs fill in; {filled.made}'
             severity = filled.severity
-            if subject.facts.launched and severity is Severity.ERROR:  # what is started may hand it to a Trainer
+            others = subject.facts.launched or said_beside(subject)  # what is started may hand it to a Trainer
+            if others and severity is Severity.ERROR:
                 severity, message = Severity.WARNING, f"{message}, unless the program that is started fills it in"
             yield Fault(path, message, filled.fix, severity, on="value")
 
