@@ -228,7 +228,7 @@ def _facts(source: Source, settings: Settings) -> Facts:
         "calls": settings.calls,
         "parameters": parameter_names(settings.parameters) if settings.parameters else None,
         "told": source.told,
-        "launched": source.of is not None,
+        "launched": source.of is not None and settings.target is None,  # a person who names the program knows it
     }
     profiles: dict[str, Any] = {"hardware": settings.hardware, "model": settings.model, "network": settings.network}
     if settings.scenario is not None or settings.wishes:

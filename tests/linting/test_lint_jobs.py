@@ -234,6 +234,21 @@ def test_a_program_that_is_started_may_fill_in_auto_itself() -> None:
 
     assert (started.severity, alone.severity) == (Severity.WARNING, Severity.ERROR)
     assert started.message == f"{alone.message}, unless the program that is started fills it in"
+    [(_, told)] = findings(name, rules=rules, target="deepspeed")  # a person knows which program it is
+    assert (told.severity, told.message) == (alone.severity, alone.message)
+
+
+def test_what_a_started_program_may_fill_in_is_not_taken_out_safely() -> None:
+    name = script("deepspeed train.py --deepspeed --deepspeed_config ds.json\n")
+    write({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})
+    rules = ("auto-outside-hugging-face",)
+
+    [(_, started)] = findings(name, rules=rules)
+    [(_, told)] = findings(name, rules=rules, target="deepspeed")
+
+    assert started.fix is not None and told.fix is not None
+    assert (started.fix.safe, told.fix.safe) == (False, True)
+    assert started.message.endswith("unless the program that is started fills it in")
 
 
 TRAINING = "model_name_or_path: m\noutput_dir: o\ndeepspeed: ds.json\nlearning_rate: 1.0e-4\n"

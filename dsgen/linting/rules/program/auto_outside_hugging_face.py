@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from dsgen.linting.rules.autos import autos, outcome
 from dsgen.linting.rules.batch_sizes import said_beside
 from dsgen.linting.rules.rule import OF_ANOTHER_TYPE, Rule
@@ -21,11 +23,12 @@ def check(subject: Subject) -> Iterator[Fault]:
         filled = outcome(subject, path, key)
         if filled is not None and path not in subject.target.refused:
             message = f'{path} is "auto", which only Hugging Face programs fill in; {filled.made}'
-            severity = filled.severity
-            others = subject.facts.launched or said_beside(subject)  # what is started may hand it to a Trainer
-            if others and severity is Severity.ERROR:
-                severity, message = Severity.WARNING, f"{message}, unless the program that is started fills it in"
-            yield Fault(path, message, filled.fix, severity, on="value")
+            severity, fix = filled.severity, filled.fix
+            if subject.facts.launched or said_beside(subject):  # what is started may hand it to a Trainer
+                severity = min(severity, Severity.WARNING)
+                message = f"{message}, unless the program that is started fills it in"
+                fix = attrs.evolve(fix, safe=False) if fix is not None else None
+            yield Fault(path, message, fix, severity, on="value")
 
 
 RULE = Rule(
