@@ -76,6 +76,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("batch-mismatches-gpus", {**ADAM, TRAIN: 1}, {"world_size": 2}),
     ("batch-mismatches-gpus", {**BASE, TRAIN: 6}, {"world_size": 2}),
     ("batch-mismatches-gpus", {**ADAM, TRAIN: 6, STEPS: 2}, {"world_size": 2}),
+    (
+        "sequence-parallel-does-not-fit-gpus",
+        {**BASE, **z(1), "sequence_parallel_size": 2, "compile": AUTOSP},
+        {"world_size": 3, "calls": frozenset({"engine.compile"})},
+    ),
     ("nvme-path-missing", {**BASE, **z(3, offload_optimizer={"device": "nvme"})}, {}),
     ("nvme-path-missing", {**BASE, **z(3, offload_param={"device": "nvme", "nvme_path": None})}, {}),
     (
@@ -259,6 +264,11 @@ OTHERWISE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tensor-parallel-matches-nothing", {**BASE, **z(1), **tp(2)}, {"parameters": ("h.0.c_attn.weight",)}),
     ("sequence-parallel-alone", {**BASE, "sequence_parallel_size": 2}, {}),
     ("sequence-parallel-alone", {**BASE, "data_parallel_size": 3}, {}),
+    (
+        "sequence-parallel-does-not-fit-gpus",  # unless the program compiles
+        {**BASE, **z(1), "sequence_parallel_size": 2, "compile": AUTOSP},
+        {"world_size": 3},
+    ),
     ("sequence-parallel-alone", {**BASE, **z(2), "sequence_parallel_size": 2, "compile": AUTOSP}, {}),  # it falls back
     ("sequence-parallel-alone", {**BASE, **z(1), "sequence_parallel_size": 2, "compile": {"passes": ["autosp"]}}, {}),
     ("expert-parallel-on-dense-model", {**BASE, "expert_parallel": {"enabled": True}}, {"parameters": NAMES}),

@@ -18,6 +18,7 @@ __all__ = [
     "TRAIN",
     "Sizes",
     "adds_up",
+    "by_autosp",
     "divisor",
     "ranks",
     "said_beside",
@@ -73,6 +74,13 @@ def said_beside(subject: Subject) -> bool:
         return False
     beside = lookup(whole.config, place.rpartition(".")[0])[1] if "." in place else whole.config
     return isinstance(beside, Mapping) and any(str(name).endswith("batch_size") for name in beside)
+
+
+def by_autosp(subject: Subject) -> bool:
+    """Whether AutoSP, which runs at stage 0 and 1, makes its groups of sequence_parallel_size alone."""
+    passes = subject.value("compile.passes")
+    compiled = subject.value("compile.deepcompile") is True and isinstance(passes, list)
+    return compiled and "autosp" in passes and subject.stage in (0, 1)
 
 
 def divisor(given: Sizes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.linting.rules.batch_sizes import SEQUENCE_ALONE, whole
+from dsgen.linting.rules.batch_sizes import SEQUENCE_ALONE, by_autosp, whole
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
@@ -18,7 +18,7 @@ _DATA = "data_parallel_size"
 def check(subject: Subject) -> Iterator[Fault]:
     """sequence_parallel_size above 1 without data_parallel_size, or the other way round."""
     sequence, data = whole(subject.raw(_SEQUENCE)), whole(subject.raw(_DATA))
-    if sequence is not None and sequence > 1 and not subject.written(_DATA) and not _auto(subject):
+    if sequence is not None and sequence > 1 and not subject.written(_DATA) and not by_autosp(subject):
         message = f"{_SEQUENCE} {sequence} without {_DATA} builds no sequence-parallel groups"
         if subject.version >= SEQUENCE_ALONE:
             message += f"; DeepSpeed only divides the number of GPUs by {sequence} where it checks the batch size"
@@ -27,13 +27,6 @@ def check(subject: Subject) -> Iterator[Fault]:
     elif data is not None and data > 1 and not subject.written(_SEQUENCE):
         message = f"{_DATA} does nothing without {_SEQUENCE}"
         yield Fault(_DATA, message, Fix(f"remove {_DATA}", (Remove(_DATA),)))
-
-
-def _auto(subject: Subject) -> bool:
-    """Whether AutoSP splits the sequences, which makes its groups of this size alone; above stage 1 it does not run."""
-    passes = subject.value("compile.passes")
-    compiled = subject.value("compile.deepcompile") is True and isinstance(passes, list)
-    return compiled and "autosp" in passes and subject.stage in (0, 1)
 
 
 RULE = Rule(
