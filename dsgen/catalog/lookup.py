@@ -164,11 +164,16 @@ def _card(name: str) -> Sheet | None:
 
     words = [word for word in re.split(r"[\s_-]+", name.casefold()) if word not in _MAKERS]
     sheet = _named("hardware", profile_of(name) or "-".join(words)) if words else None
+    sheet = sheet or _named("hardware", "".join(words))
     sold = _SOLD.search(name.casefold())
     if sheet is not None or sold is None:
         return sheet
-    sheet = _named("hardware", name[: sold.start()]) or _card(name[: sold.start()])
-    return sheet if sheet is not None and sheet.name.endswith(f"-{sold[1]}g") else None
+    card, memory = name[: sold.start()], f"{sold[1]}g"
+    sheet = _named("hardware", card) or _card(card)
+    if sheet is not None and memory in sheet.name.split("-"):
+        return sheet
+    kept = [word for word in re.split(r"[\s_-]+", card.casefold()) if word not in _MAKERS]
+    return _named("hardware", "-".join((*kept, memory)))  # A100 40 GB, where an A100 is the one of 80
 
 
 def _mirrored(name: str) -> Sheet | None:
@@ -316,7 +321,9 @@ def _unknown(kind: str, name: str) -> DsgenError:
     ):
         likely = offer(dict.fromkeys(known[one] for one in almost(card, known)))
         rest = f"{likely}  {listing}" if likely else f"{listing[1:-1]} shows those that are known."
-        todo = f"Say its memory in the place of --hw, such as --gpu-memory 16GiB.\n  {rest}"
+        sold = _SOLD.search(name.casefold())
+        gib = sold[1] if sold is not None else 16
+        todo = f"Say its memory in the place of --hw, such as --gpu-memory {gib}GiB.\n  {rest}"
     if kind in ("", "model") and ("/" in name or (kind and not almost(name, known))):
         todo = f"{todo}\n  Another model of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)

@@ -291,6 +291,10 @@ def test_every_fact_in_force_has_a_source(kind: str) -> None:
         ("A4000", "rtxa4000-16g"),
         ("RTX A5000 24GB", "rtxa5000-24g"),
         ("RTX 3090 24GB", "rtx3090-24g"),
+        ("rtx4070 ti super", "rtx4070tisuper-16g"),
+        ("A100 40 GB", "a100-40g"),
+        ("NVIDIA V100 32 GB", "v100-32g"),
+        ("H100 PCIe 80GB", "h100-80g-pcie"),
     ],
 )
 def test_a_card_is_known_by_the_name_that_its_driver_or_a_shop_gives_it(called: str, name: str) -> None:
@@ -331,7 +335,8 @@ def test_the_number_of_a_card_counts_no_cards_and_its_memory_stands_for_it(card:
     said = error_of("hardware", card)
 
     assert "--gpus" not in said
-    assert "such as --gpu-memory 16GiB" in said
+    memory = {"3060 8GB": 8, "RTX 3080 12GB": 12}.get(card, 16)
+    assert f"such as --gpu-memory {memory}GiB" in said
 
 
 @pytest.mark.parametrize("name", ["nvidia", " ", "-", "8x", "NVIDIA"])
@@ -345,6 +350,8 @@ def test_words_that_name_no_card_are_no_card(name: str) -> None:
         ("RTX 3070", "such as --gpu-memory 16GiB.\n  did you mean rtx3060-12g or rtx3080-10g or rtx3090-24g?"),
         ("RTX 4090 D", "Say its memory in the place of --hw, such as --gpu-memory 16GiB.\n  did you mean rtx4090-24g?"),
         ("3070", "such as --gpu-memory 16GiB.\n  dsgen profiles list hardware shows those"),
+        ("RTX 4060 Ti 8GB", "such as --gpu-memory 8GiB.\n"),
+        ("RTX 3080 12 GB", "such as --gpu-memory 12GiB.\n"),
         ("m3-max", "Apple's GPUs are not among them"),
         ("MacBook Pro", "Apple's GPUs are not among them"),
         ("mi300", "did you mean mi300a-128g or mi300x-192g?"),
