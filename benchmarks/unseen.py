@@ -30,7 +30,8 @@ HEAD = """# On runs that dsgen had not seen
 
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
 done, {again} of them in a second round, {third} in a third, {fourth} in a fourth, {fifth} in a fifth and {sixth} in a
-sixth, which were written down before dsgen was asked of any.
+sixth, which were written down before dsgen was asked of any. Of the sixth two facts were looked up at their sources
+afterwards: that ten rows, whose files name it, ran FlashAttention 3, and that oi-12 ran FlashAttention.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
 fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
 memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken

@@ -11,7 +11,7 @@ __all__ = ["MOST_GPUS", "MOST_NODES", "MOST_TOKENS", "check_gpus"]
 MOST_GPUS = 1_000_000
 
 # Where a search for enough nodes ends: above the 420 DGX A100 on which DeepSpeed trained Megatron-Turing NLG 530B
-# (arXiv 2201.11990), the most of a published run with it.
+# (arXiv 2201.11990).
 MOST_NODES = 1024
 
 # As plausible: 250 times the 40 trillion tokens on which Llama 4 Scout was trained (its model card of 5 April 2025).
