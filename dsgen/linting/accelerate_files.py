@@ -82,7 +82,8 @@ def translated(config: Mapping[str, Any]) -> dict[str, Any]:
     for name in _OFFLOADS:
         if section.get(f"{name}_device") == "nvme":
             _put(made, f"{_ZERO}.{name}.nvme_path", "none")  # its own path never arrives: see `faults`
-    precision = str(config.get("mixed_precision")).lower()
+    old = "fp16" if config.get("fp16") else None  # the switch of its first files, which process_config still reads
+    precision = str(config.get("mixed_precision", old)).lower()
     if precision == "fp16":
         made["fp16"] = {"enabled": True, "auto_cast": True}
     elif precision in ("bf16", "fp8"):
@@ -109,7 +110,7 @@ def places(config: Mapping[str, Any], document: Document) -> dict[str, TextPlace
             by_path[path] = place
             if name.endswith("_device"):
                 by_path[path.removesuffix(".device")] = place
-    if (place := document.places.get("mixed_precision")) is not None:
+    if (place := document.places.get("mixed_precision") or document.places.get("fp16")) is not None:
         by_path.update(dict.fromkeys(("fp16", "bf16"), place))
     return by_path
 

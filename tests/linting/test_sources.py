@@ -333,6 +333,7 @@ def test_accelerates_first_files_have_fp16_as_a_switch(here: Path, name: str, ki
     [source] = documents([name])
 
     assert (source.document.config or {}).get("zero_optimization", {}).get("stage") == stage
+    assert (source.document.config or {}).get("fp16", {}).get("enabled", False) is (stage is not None)
     assert said(source) == []
 
 
