@@ -255,6 +255,23 @@ def test_a_program_that_says_a_batch_size_of_its_own_is_not_the_trainer(
         assert [found.rule for found in said(source) if found.severity is Severity.WARNING] == []
 
 
+@pytest.mark.parametrize(
+    ("beside", "asked"),
+    [
+        ("batch_size", False),
+        ("train_batch_size", False),
+        ("eval_batch_size", True),
+        ("per_device_eval_batch_size", True),
+    ],
+)
+def test_the_batch_of_an_evaluation_is_not_the_one_that_is_asked_for(here: Path, beside: str, asked: bool) -> None:
+    write({"a.yml": f"{beside}: 4\ndeepspeed_config:\n  zero_optimization: {{stage: 2}}\n"})
+
+    [source] = documents(["a.yml"])
+
+    assert ("batch-size-missing" in [found.rule for found in said(source)]) is asked
+
+
 def test_auto_makes_no_trainer_of_a_program_that_says_a_batch_size_of_its_own(here: Path) -> None:
     config = "deepspeed:\n  gradient_accumulation_steps: auto\n  zero_optimization: {stage: 3}\n"
     write({"sft.yml": f"type: sft\nmicro_batch_size: 2\n{config}"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
     "whole",
 ]
 
+_EVALUATED = re.compile(r"(?:^|_)(?:eval|val|valid|validation|test|predict)_")  # of what is not trained on
 TRAIN = "train_batch_size"
 MICRO = "train_micro_batch_size_per_gpu"
 ACCUMULATION = "gradient_accumulation_steps"
@@ -73,7 +75,10 @@ def said_beside(subject: Subject) -> bool:
     if whole is None or not place or not isinstance(whole.config, Mapping):
         return False
     beside = lookup(whole.config, place.rpartition(".")[0])[1] if "." in place else whole.config
-    return isinstance(beside, Mapping) and any(str(name).endswith("batch_size") for name in beside)
+    if not isinstance(beside, Mapping):
+        return False
+    names = (str(name) for name in beside)
+    return any(name.endswith("batch_size") and not _EVALUATED.search(name) for name in names)
 
 
 def by_autosp(subject: Subject) -> bool:
