@@ -13,7 +13,7 @@ import attrs
 from dsgen.catalog.profile_index import SUFFIXES, built_in, entries, exists, yaml_files
 from dsgen.catalog.sheets import AUTO, KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 from dsgen.shapes.errors import DsgenError, mistake, nearest
-from dsgen.shapes.layers import Layer, Origin, Override, Rank
+from dsgen.shapes.layers import Layer, Origin, Override, Rank, show
 from dsgen.shapes.near_misses import alike as almost
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.value import Value
@@ -149,7 +149,7 @@ def override_layer(file: str) -> Layer:
     for entry in entries(read_text(Path(file)), file):
         if entry.path == "hw" or (entry.path in KINDS and isinstance(entry.value, str)):
             raise mistake(
-                f"{entry.path} is {entry.value}",
+                f"{entry.path} is {show(entry.value)}",
                 must="a file of overrides has sections; this one is a scenario",
                 where=f"{file}:{entry.line}",
                 todo=f"Give it without -f: dsgen plan {file}.",
