@@ -26,7 +26,7 @@ from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, places_are_pinned, strategy
 
-__all__ = ["ENOUGH", "FILLED", "Candidate", "Matters", "Search", "Worth", "search", "sized"]
+__all__ = ["ENOUGH", "FILLED", "Candidate", "Matters", "Search", "Worth", "rises", "search", "sized"]
 
 # Of the best speed of a layout: a smaller micro-batch that reaches it is taken where the larger ones leave little
 # memory. Our choice: it costs up to 3 % of speed, less than the cost model can tell (planner.TIE).
@@ -167,7 +167,7 @@ def search(
 
     Args:
         job: The job.
-        matters: Whether a layout is worth weighing whose speed at its largest micro-batch is known, beside those that
+        matters: Whether a layout is worth weighing whose speed at its fastest micro-batch is known, beside those that
             surely fit by now; None for all. The fastest are weighed first, so most of the others never are. Where
             nothing fits all of them are.
         all_where_none_fits: Also those of which it is clear that they cannot surely fit.
@@ -355,10 +355,10 @@ def _best(job: Job, trial: _Trial, places: tuple[int, ...], most_bytes: tuple[in
     tried: list[tuple[bool, Strategy, StepCost]] = []  # whether it leaves room, the strategy, its cost
     if job.training.objective == "memory":
         places, most_bytes = places[-1:], ()  # the smallest: it has the smallest peak
-    rises, fastest = _rises(job), 0.0
+    may_rise, fastest = rises(job), 0.0
     for number, place in enumerate(places):
         candidate = trial.strategy(place)
-        if tried and not rises and most_speed(job, candidate) < ENOUGH * fastest:
+        if tried and not may_rise and most_speed(job, candidate) < ENOUGH * fastest:
             break
         spent = trial.costs.get(place) or cost(job, candidate)
         speed = spent.tokens_per_second_per_gpu
@@ -366,34 +366,28 @@ def _best(job: Job, trial: _Trial, places: tuple[int, ...], most_bytes: tuple[in
             roomy = bool(most_bytes) and most_bytes[number] <= FILLED * trial.gpu.limit
             tried.append((roomy, candidate, spent))
             fastest = max(fastest, speed)
-        if not rises and (speed < ENOUGH * fastest or tried[-1][0]):
+        if not may_rise and (speed < ENOUGH * fastest or tried[-1][0]):
             break
     near = [one for one in tried if one[2].tokens_per_second_per_gpu >= ENOUGH * fastest]
     return next((one for one in near if one[0]), near[-1])[1:]
 
 
-def _rises(job: Job) -> bool:
+def rises(job: Job) -> bool:
     """Whether speed may rise where the micro-batch falls: its tensors then lie in a large L2 cache."""
     return job.hardware.l2_cache_bytes > 0
 
 
 def _most_speed(job: Job, trial: _Trial) -> float:
     """Tokens per second and GPU that no batch of a trial exceeds."""
-    places = range(len(trial.triples)) if _rises(job) else (0,)
-    return max([most_speed(job, trial.strategy(place)) for place in places])
+    return max([most_speed(job, trial.strategy(place)) for place in range(len(trial.triples) if rises(job) else 1)])
 
 
 def _timed(job: Job, trial: _Trial) -> _Trial:
     """A trial with the cost of its fastest batch."""
-    if not _rises(job):
-        return trial._replace(costs={0: cost(job, trial.strategy(0))})
-    costs: dict[int, StepCost] = {}
-    fastest = 0.0
-    for place in range(len(trial.triples)):
-        if most_speed(job, trial.strategy(place)) > fastest:
-            costs[place] = cost(job, trial.strategy(place))
-            fastest = max(fastest, costs[place].tokens_per_second_per_gpu)
-    return trial._replace(costs=costs)
+    for place in range(len(trial.triples) if rises(job) else 1):
+        if not place or most_speed(job, trial.strategy(place)) > trial.speed:
+            trial = trial._replace(costs={**trial.costs, place: cost(job, trial.strategy(place))})
+    return trial
 
 
 def sized(near: Iterable[tuple[Strategy, MemoryEstimate]]) -> Strategy:

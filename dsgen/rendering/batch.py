@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.jobs.job import Job
-from dsgen.planning.candidates import ENOUGH, FILLED
+from dsgen.planning.candidates import ENOUGH, FILLED, rises
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
@@ -87,10 +87,12 @@ def _micro_batch(plan: Plan) -> str:
     most = f"{peak}, at most {gib(gpu.high_bytes)} of {gib(gpu.limit_bytes)}"  # the most is what the rule asks of
     if not plan.chosen.sure:
         return f"the smallest of this strategy, which may fit: {most}"
+    near = f"within {1 - ENOUGH:.0%} of the fastest"
     if gpu.high_bytes <= FILLED * gpu.limit_bytes:
-        return f"of those that divide the step and fit, the largest that leaves a tenth of the GPU: {most}"
-    near = f"the smallest within {1 - ENOUGH:.0%} of the fastest; none of these leaves a tenth of the GPU"
-    return f"of those that divide the step and fit, {near}: {most}"
+        those = f"divide the step, fit and are {near}" if rises(plan.job) else "divide the step and fit"
+        return f"of those that {those}, the largest that leaves a tenth of the GPU: {most}"
+    rest = f"the smallest {near}; none of these leaves a tenth of the GPU"
+    return f"of those that divide the step and fit, {rest}: {most}"
 
 
 def _fp16(plan: Plan) -> str:

@@ -74,6 +74,17 @@ def every(told: Speedups) -> tuple[Speedup, ...]:
     return (*told.changes, *([told.together] if told.together is not None else []))
 
 
+@pytest.mark.parametrize(("card", "smaller"), [("l40s-48g", True), ("a100-80g", False)])
+def test_a_smaller_micro_batch_is_offered_where_it_lies_in_the_l2_cache(card, smaller):
+    config = {"train_micro_batch_size_per_gpu": 16, "bf16": {"enabled": True}, "zero_optimization": {"stage": 1}}
+    wish = {"hw": card, "model": "13b", "method": "lora", "checkpointing": "full", "gpus": 8, "seq_len": 1024}
+    told = answer(config, wish)
+
+    alone = [one for one in told.changes if one.words[0].startswith("micro-batch ")]
+    assert [one.words for one in alone] == ([("micro-batch 2 instead of 16",)] if smaller else [])
+    assert all(one.gain > 0.1 and one.after.memory.verdict is Verdict.FITS for one in alone)
+
+
 def written(config: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
     """The config with the keys of a change."""
     changed = copy.deepcopy(dict(config))

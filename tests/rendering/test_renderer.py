@@ -9,8 +9,9 @@ import attrs
 import pytest
 
 import dsgen
+from dsgen.cost import cost
 from dsgen.memory import estimate
-from dsgen.planning.candidates import FILLED
+from dsgen.planning.candidates import ENOUGH, FILLED
 from dsgen.planning.planner import plan
 from dsgen.shapes.layers import leaves
 
@@ -54,6 +55,24 @@ def test_the_reason_of_a_micro_batch_says_the_number_that_its_rule_asks_for(make
     ]
     assert (most <= FILLED * limit) is leaves_a_tenth
     assert ("none of these leaves a tenth" in said.string) is not leaves_a_tenth
+
+
+def test_the_reason_of_a_micro_batch_tells_of_a_larger_one_that_is_slower(make_job):
+    """Of 4,096 tokens one sequence lies in the L2 cache of an L40S, and of two nothing does, which leave room too."""
+    cards, wish = ("l40s-48g", "a100-80g"), {"seq_len": 4096, "method": "lora", "checkpointing": "full"}
+    cached, plain = (rendered(make_job(card, "gemma-2-2b", training=wish)) for card in cards)
+    chosen, job = cached.plan.chosen, cached.plan.job
+    twice = attrs.evolve(
+        chosen.strategy, micro_batch=2 * chosen.strategy.micro_batch, accumulation=chosen.strategy.accumulation // 2
+    )
+    gpu = estimate(job, twice).gpu
+
+    assert cost(job, twice).tokens_per_second_per_gpu < ENOUGH * chosen.speed
+    assert gpu.high_bytes <= FILLED * gpu.limit_bytes
+    said = "of those that divide the step{} fit{}, the largest that leaves a tenth of the GPU: "
+    key = "train_micro_batch_size_per_gpu"
+    assert cached.why(key).reason.startswith(said.format(",", " and are within 3% of the fastest"))
+    assert plain.why(key).reason.startswith(said.format(" and", ""))
 
 
 def test_a_user_s_value_wins_and_the_plan_s_stays_as_a_loser(make_job):

@@ -9,6 +9,7 @@ import attrs
 from dsgen.asking.memory_questions.questions import Question, buffers
 from dsgen.asking.memory_questions.scenario_questions import at_stage
 from dsgen.deepspeed.keys import lookup
+from dsgen.planning.candidates import rises
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.constraints import CONSTRAINTS, keys, of_layout, refusals
 from dsgen.strategies.strategies import FAST_LINKS, MOST_SEQUENCES, Strategy, best_precision
@@ -115,9 +116,11 @@ def _degrees(question: Question, now: Strategy) -> list[int]:
 
 
 def _batches(question: Question, now: Strategy) -> Iterator[Idea]:
-    """A larger micro-batch, alone and with the room that recomputation makes for it."""
-    larger = [size for size in _divisors(question, now, now) if size > now.micro_batch]
-    yield Idea("micro-batch", now, larger, True)
+    """A larger micro-batch, alone and with the room of recomputation, and a smaller one where that may be faster."""
+    sizes = _divisors(question, now, now)
+    larger = [size for size in sizes if size > now.micro_batch]
+    others = [size for size in sizes if size != now.micro_batch] if rises(question.job) else larger
+    yield Idea("micro-batch", now, others, True)
     if not now.checkpointing:
         yield Idea("checkpointing", laid_out(question, now, checkpointing=True), larger, True)
 
