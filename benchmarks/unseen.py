@@ -95,8 +95,9 @@ _TRUSTED = """## What a plan trusts less
 
 With the objective `balanced` a speed counts for less where a strategy has one of these parts, so that it must win by
 more than its error. Beside the discounts: measured speeds as shares of what dsgen says, of the runs of this page and of
-those on the page of [speed](speed.md) that may be looked at, the ones that are shown apart among them. No published run
-with NVMe could be compared.
+those on the page of [speed](speed.md) that may be looked at, the ones that are shown apart among them. Those with
+tensor parallelism ran that of GPT-NeoX and InternEvo, for which AutoTP stands in; no published run with NVMe could be
+compared.
 
 | part | counts as | runs | sources | a quarter is below | half is below |
 | --- | --- | --- | --- | --- | --- |"""
@@ -110,7 +111,7 @@ def _trusted(those: Sequence[SpeedCase]) -> Iterator[str]:
         ("none of them", 1.0, ("none", "none"), False),
         ("optimizer in RAM", ram, ("cpu", "none"), False),
         ("optimizer and parameters in RAM", ram * ram, ("cpu", "cpu"), False),
-        ("AutoTP", DISCOUNT_TENSOR_PARALLEL, ("none", "none"), True),
+        ("tensor parallelism", DISCOUNT_TENSOR_PARALLEL, ("none", "none"), True),
     ):
         group = [
             case

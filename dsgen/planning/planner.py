@@ -26,14 +26,15 @@ __all__ = ["TIE", "WAITING", "Plan", "best", "compared", "contenders", "decide",
 # Speeds closer than this are equal: the cost model cannot tell them apart, whose median absolute error on published
 # runs is no less (docs/speed.md).
 TIE = 0.05
-# How much faster a part must be to be chosen with objective balanced: about what a quarter of the published runs with
-# the optimizer in RAM, or with AutoTP, fell short of the speed that dsgen says (docs/unseen.md, what a plan trusts
-# less). With the parameters in RAM too they fell shorter, in sources that differ much. Of NVMe no run tells: drives
-# depend on their filling, and 0.7 is our choice. They cost at most what they are: a plan without the part is up to 11 %
-# slower than the same with the optimizer in RAM, 43 % with NVMe, 18 % with AutoTP; `--objective throughput` has none.
+# How much faster a part must be to be chosen with objective balanced, our choices. Published runs tell little of them
+# (docs/unseen.md, what a plan trusts less): with the optimizer in RAM a quarter fell about 8 % short of the speed that
+# dsgen says, but without any of the parts about 10 %; with tensor parallelism about 17 %, of seven runs, none of which
+# is AutoTP's own. With the parameters in RAM too they fell shorter, in sources that differ much. Of NVMe no run tells:
+# drives depend on their filling. They cost at most what they are: a plan without the part is up to 11 % slower than the
+# same with the optimizer in RAM, 43 % with NVMe, 18 % with AutoTP; `--objective throughput` has none.
 DISCOUNT_OFFLOAD = {"none": 1.0, "cpu": 0.9, "nvme": 0.7}
 DISCOUNT_TENSOR_PARALLEL = 0.85
-# Our choices: with objective memory, how many times slower than the fastest a strategy may be; the share of a GPU
+# Our choices too: with objective memory, how many times slower than the fastest a strategy may be; the share of a GPU
 # up to which plain data parallelism is the simplest way; and that of a step spent on exposed communication of which a
 # person should know, which costs a line of warning.
 MEMORY_PRICE = 2.0
