@@ -36,7 +36,7 @@ SOME = (
     "stage 3, optimizer on cpu, parameters on cpu, bf16",
     "stage 2, fp32, 4 ranks",
     "optimizer-muon-stage-1, fp32",
-    "qlora-24g-7b, bf16",
+    "desk-rtx4070tisuper-16g, bf16",
 )
 # Of losses of about 5.5. In fp32 only the order of sums differs. 16-bit gradients are rounded before ranks and
 # micro-steps add them up, and an expert may be chosen by a rounded number.
