@@ -51,9 +51,7 @@ def _answer(job: Job, search: Search) -> _Answer:
         return _undivided(job, total)
     if search.nearest:
         return _too_large(job, search.nearest)
-    tried = [
-        item for item in search.rejections if item.pin is None
-    ]  # agree with every pin, and cannot run all the same
+    tried = [item for item in search.rejections if item.pin is None]  # they agree with every pin, and cannot run
     counted = collections.Counter(item.why for item in tried)
     reasons = [why for why, _ in counted.most_common()]  # what stops most of them first
     if any("batch" in reason for reason in reasons):
@@ -186,9 +184,9 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"{gib(memory)} GiB of RAM a node (--set hardware.host_memory='{memory // 2**30} GiB')"
             break
         memory *= 2
+    network = job.network if job.nodes > 1 else named(ASSUMED_NETWORK)
     for nodes, per_node in _larger(job):
         free = tuple(pin for pin in job.pins if pin.field not in ("accumulation", "train_batch"))
-        network = job.network if job.nodes > 1 else named(ASSUMED_NETWORK)
         wishes = attrs.evolve(job.training, global_batch=None)
         more = attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, pins=free, training=wishes)
         if _fits(more):
