@@ -98,8 +98,10 @@ class Child:
             pipe.flush()
             if last:
                 pipe.close()
-        except BrokenPipeError:
-            raise self._ended() from None
+        except BrokenPipeError:  # it does not read any more; what it has said tells more than that
+            if not last:
+                raise self._ended() from None
+            timeout_seconds = min(timeout_seconds, _END_SECONDS)
         line = self._answer(time.monotonic() + timeout_seconds, last)
         with contextlib.suppress(ValueError):  # another program than Python answers anything
             answer = json.loads(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 from collections.abc import Mapping
@@ -126,3 +127,14 @@ def test_the_cache_of_torch_is_the_persons_where_he_says_one(
         told = child.ask({}, 60.0)
 
     assert told == {"cache": mine or str(child.folder / "inductor")}
+
+
+def test_a_child_that_is_gone_before_it_is_asked_is_told_with_what_it_said(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho hello\n")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+
+    with children.start(str(python), "none", "test") as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(children.LostError, match="ended with code 0: 'hello'"):
+            child.ask({}, 60.0, last=True)
