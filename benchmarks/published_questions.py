@@ -150,6 +150,7 @@ def job_of(record: Record) -> Job:
         seq_len=record["model"]["seq_len"],
         target_len=record["model"].get("target_len"),
         mean_len=_MEANS.get(record["id"].partition("-")[0]),
+        packing=config.get("packing", False),
         attention=config.get("attention", "eager"),
         chunked_loss=_chunked(record),
         checkpointing="full" if config["checkpointing"] else "none",

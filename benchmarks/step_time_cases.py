@@ -36,6 +36,7 @@ ZEROPP = {
 }
 # Adapters in the type of the base at stage 3, which are fp32 where nobody says so: as TRL's SFTTrainer makes them.
 NARROW = ("qwen2.5-1.5b", "llama-3.1-8b", "llama-3.1-70b")
+PACKED = {"qwen2.5-1.5b": 300, "llama-3.1-8b": 900}  # model -> tokens of a sample in the mean; sequences of 8,192
 CARDS = ("a100-80g",) * 3 + ("h100-80g",) * 3 + ("a100-40g", "rtx4090-24g", "rtx3090-24g", "l40s-48g", "a10g-24g",
          "h200-141g", "v100-32g")  # fmt: skip
 OLD = ("v100-32g",)  # cards without bf16
@@ -60,11 +61,14 @@ class TimedCase(Case):
         per_node = min(self.gpus, there.hardware.gpus_per_node)
         network = there.network if self.gpus > per_node else _cluster(self.hardware, None).network
         nodes = self.gpus // per_node
-        return attrs.evolve(made, hardware=there.hardware, network=network, nodes=nodes, gpus_per_node=per_node)
+        packed = self.options.get("packed")  # tokens of a sample in the mean
+        training = attrs.evolve(made.training, packing=packed is not None, mean_len=packed)
+        run = {"hardware": there.hardware, "network": network, "nodes": nodes, "gpus_per_node": per_node}
+        return attrs.evolve(made, training=training, **run)
 
     def request(self) -> dict[str, Any]:
-        """What the simulation is asked: its program too."""
-        return {**super().request(), "time": True}
+        """What the simulation is asked: its program too. It runs whole sequences, packed or not."""
+        return {**{name: said for name, said in super().request().items() if name != "packed"}, "time": True}
 
 
 @functools.lru_cache
@@ -76,7 +80,8 @@ def _cluster(hardware: str, network: str | None) -> Job:
 
 
 def timed_cases() -> Iterator[TimedCase]:
-    """Every scenario: first one of each model, then more of the common ones, of ZeRO++, and adapters in 16 bits."""
+    """Every scenario: first one of each model, then more of the common ones, of ZeRO++, adapters in 16 bits, and packed
+    samples."""
     facts = dict(models())
     for name, model in facts.items():
         yield _drawn(f"{name} 1", name, model)
@@ -102,6 +107,18 @@ def timed_cases() -> Iterator[TimedCase]:
             "bf16": {"enabled": True},
         }
         options = {**like.options, "method": "lora", "lora_fp32": False, "checkpointing": True, "attention": "flash"}
+        yield attrs.evolve(like, gpus=8, hardware="a100-80g", config=config, options=options)
+    for model, tokens in PACKED.items():
+        like = _drawn(f"{model} packed", model, facts[model])
+        config = {
+            "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": 2,
+            "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+            "zero_optimization": {"stage": 2, "overlap_comm": True},
+            "bf16": {"enabled": True},
+        }
+        options = {**like.options, "method": "lora", "seq_len": 8192, "checkpointing": False, "attention": "flash"}
+        options["packed"] = tokens
         yield attrs.evolve(like, gpus=8, hardware="a100-80g", config=config, options=options)
 
 

@@ -25,8 +25,10 @@ from step_time_cases import TimedCase, timed_cases
 
 from dsgen.cost import StepCost, cost
 from dsgen.cost.communication import exchanges
+from dsgen.cost.sample_lengths import sees
 from dsgen.cost.tensor_parallel import tensor_parallel_exchanges
 from dsgen.kernels import fused_kernel, rates
+from dsgen.simulating.durations import divided
 from dsgen.simulating.replay import replay
 
 __all__ = ["BEYOND", "RECORD", "Compared", "compared", "page", "parts_of", "read", "told"]
@@ -128,9 +130,8 @@ def told(case: TimedCase, answer: Mapping[str, Any]) -> dict[str, Any]:
     node = rates(job.hardware, job.network)
     ranks = job.gpus_per_node
     kernel = fused_kernel(case.options["attention"], node.architecture)
-    timeline = replay(
-        answer["program"], node, ranks_per_node=ranks, stage=engine["stage"], launcher=launcher, kernel=kernel
-    )
+    program = divided(answer["program"], sees(job))
+    timeline = replay(program, node, ranks_per_node=ranks, stage=engine["stage"], launcher=launcher, kernel=kernel)
     return {
         "parts": {name: float(f"{value:.6g}") for name, value in parts_of(timeline.parts, strategy.tp).items()},
         "collectives": exchanged(answer["collectives"]),

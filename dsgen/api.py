@@ -275,6 +275,7 @@ def simulate(
     seq_len: int | None = None,
     target_len: int | None = None,
     mean_len: int | None = None,
+    packing: bool | None = None,
     attention: str | None = None,
     checkpointing: str | None = None,
     method: str | None = None,
@@ -303,7 +304,7 @@ def simulate(
         target: For a dict: the program that loads it, which fills in "auto".
         rank, steps: The rank that is simulated, and its optimizer steps.
         seq_len, target_len: Tokens per sequence, and per target of a model with an encoder.
-        mean_len: Tokens of a sequence in the mean, where seq_len is the longest; by default all are as long.
+        mean_len, packing: Tokens of a sample in the mean, where seq_len is the longest; and whether samples are packed.
         attention: flash, sdpa, math or eager.
         checkpointing: none, full or deepspeed.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
@@ -324,7 +325,7 @@ def simulate(
     run = simulating.Options(
         alloc_conf=alloc_conf, empty_cache_steps=empty_cache_steps, evaluation=evaluation, checkpoint=checkpoint,
         rank=rank, steps=steps, seq_len=seq_len, target_len=target_len, attention=attention, dtype=dtype, force=force,
-        mean_len=mean_len,
+        mean_len=mean_len, packing=packing,
         checkpointing=checkpointing, method=method, lora_rank=lora_rank, lora_dropout=lora_dropout,
         lora_targets=None if lora_targets is None else tuple(lora_targets),
         lora_train_embeddings=lora_train_embeddings, chunked_loss=chunked_loss,

@@ -318,8 +318,7 @@ def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str,
     recomputes = values.get("gradient_checkpointing")
     if isinstance(recomputes, bool):
         yield "checkpointing", "full" if recomputes else "none"
-    kinds = [values[name] for name in _REENTRANT if isinstance(values.get(name), bool)]
-    if kinds:
+    if kinds := [values[name] for name in _REENTRANT if isinstance(values.get(name), bool)]:
         yield "reentrant", any(kinds)
     if values.get(_OFFLOADED) is True:
         yield _OFFLOADED, True
@@ -331,6 +330,7 @@ def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str,
     asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
     if asked:
         yield "attention", asked[0]
+    yield from [("packing", True)] if programs.packs(values) and asked[:1] in ([], ["flash"]) else ()
     yield from _adapters(values, model)
     if how := programs.loading(values):
         yield "loading", how

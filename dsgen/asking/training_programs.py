@@ -16,8 +16,8 @@ from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
 __all__ = ["AXOLOTL", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
-           "lora_fp32", "nested", "program_of", "refused_by_peft", "targets", "trained_whole", "trains_embeddings",
-           "with_defaults"]  # fmt: skip
+           "lora_fp32", "nested", "packs", "program_of", "refused_by_peft", "targets", "trained_whole",
+           "trains_embeddings", "with_defaults"]  # fmt: skip
 
 AXOLOTL, _LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -164,6 +164,19 @@ def trains_embeddings(values: Mapping[str, Any]) -> bool:
 def nested(values: Mapping[str, Any]) -> bool:
     """Whether the scales of 4-bit weights are quantized too: TRL does it only where it is told to."""
     return program_of(values) != TRL
+
+
+def packs(values: Mapping[str, Any]) -> bool:
+    """Whether samples are packed so that attention stops at their borders, as FlashAttention's kernels can.
+
+    LLaMA-Factory's `packing` alone lets it go on, as does a strategy of TRL's that cuts text anywhere.
+    """
+    program = program_of(values)
+    if program == _LLAMA_FACTORY:
+        return values.get("neat_packing") is True
+    if program == AXOLOTL:
+        return values.get("sample_packing") is True
+    return values.get("packing") is True and values.get("packing_strategy") != "wrapped"
 
 
 def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:

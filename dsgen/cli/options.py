@@ -62,7 +62,7 @@ _METAVARS = {
 }
 _SWITCHES = (
     *("activation_offloading", "chunked_loss", "double_quantization", "expandable_segments", "foreach"),
-    *("liger_kernels", "lora_fp32", "lora_train_embeddings", "reentrant", "zero_init"),
+    *("liger_kernels", "lora_fp32", "lora_train_embeddings", "packing", "reentrant", "zero_init"),
 )
 _LISTS = ("lora_targets",)
 _TEXTS = ("liger", "torch", "transformers")  # 4.50 is no number
@@ -71,7 +71,8 @@ _FIELD_HELP = {
     "nodes": "Nodes (default: as many as the GPUs need).",
     "seq_len": "Tokens per sequence, such as 8192 or 8k (default: 4096, or the model's longest).",
     "target_len": "Tokens per target of a model with an encoder (default: as --seq-len).",
-    "mean_len": "Tokens per sequence in the mean, where --seq-len is the longest (default: all are as long).",
+    "mean_len": "Tokens per sample in the mean, where --seq-len is the longest (default: all are as long).",
+    "packing": "Samples fill sequences, and attention stops at their borders (default: each is a sequence, padded).",
     "micro_batch": "Sequences per GPU and forward pass (default: planned).",
     "global_batch": "Sequences per optimizer step (default: by method, GPUs and --seq-len).",
     "total_steps": "Optimizer steps of the whole run: the learning rate falls over them (default: not known).",

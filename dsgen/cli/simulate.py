@@ -26,14 +26,15 @@ __all__ = ["command"]
 
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
-_WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
-                "accumulation", "precision", "checkpointing", "reentrant", "activation_offloading", "method",
+_WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "packing",
+                "micro_batch", "accumulation", "precision", "checkpointing", "reentrant", "activation_offloading",
+                "method",
                 "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings", "lora_fp32",
                 "double_quantization", "kbit_fp32", "zero_init", "foreach", "attention", "chunked_loss", "launcher",
                 "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
-_AS_SAID = ("seq_len", "target_len", "mean_len", "activation_offloading", "method", "lora_rank", "lora_dropout",
-            "lora_train_embeddings", "lora_fp32", "double_quantization", "kbit_fp32", "zero_init", "foreach",
-            "attention", "chunked_loss")  # fmt: skip
+_AS_SAID = ("seq_len", "target_len", "mean_len", "packing", "activation_offloading", "method", "lora_rank",
+            "lora_dropout", "lora_train_embeddings", "lora_fp32", "double_quantization", "kbit_fp32", "zero_init",
+            "foreach", "attention", "chunked_loss")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _WHOLE = 3  # the stage of zero.Init

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsgen.cost.micro_batches import Pass
+from dsgen.cost.sample_lengths import computed_length
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import recomputed
 from dsgen.kernels import Rates, copy_seconds
@@ -31,7 +32,7 @@ def copied_seconds(job: Job, strategy: Strategy, rates: Rates, order: Sequence[P
     if not (job.training.activation_offloading and strategy.checkpointing):
         return 0.0
     ways = strategy.precision, strategy.tp, strategy.checkpointing, strategy.stage == _GATHERS
-    run = Run(job.model, recomputed(job.training, strategy.stage, job.version), job.seq_len, *ways)
+    run = Run(job.model, recomputed(job.training, strategy.stage, job.version), computed_length(job, strategy), *ways)
     seconds, left, back = 0.0, 0.0, 0.0
     for one in offloaded(run):
         size = one.size[0] + one.size[1] * strategy.micro_batch

@@ -11,6 +11,7 @@ from dsgen.cost.optimizer_step import update_seconds
 from dsgen.cost.queued_passes import waits_for_gpu
 from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.jobs.job import Job
+from dsgen.jobs.samples import tokens_of_sequence
 from dsgen.kernels import collective_lines
 from dsgen.memory.numbers import PACKED, Numbers, quantized
 from dsgen.shapes.profiles import Hardware, Network
@@ -59,7 +60,7 @@ def most_speed(job: Job, strategy: Strategy) -> float:
     else:
         seconds += host_step_seconds(job, strategy, node, numbers)
     seconds *= (job.hardware.step_time_ratio or 1.0) * (1 - ROUNDING)
-    return strategy.global_batch * job.seq_len / seconds / job.world
+    return strategy.global_batch * tokens_of_sequence(job) / seconds / job.world
 
 
 def _gathered(job: Job, strategy: Strategy, numbers: Numbers) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dsgen.cost.expert_loop import looped
 from dsgen.cost.flow import queued
 from dsgen.cost.model_work import PartWork, work
+from dsgen.cost.sample_lengths import computed_length, sees, targets_length
 from dsgen.families.tape.graph import DEQUANTIZATION, FORWARD_PASS
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.work import Attention, Product, Work
@@ -82,6 +83,7 @@ class _Kernels(NamedTuple):
         embeddings: Copies of embedding and head are trained beside adapters.
         narrow: No adapter is in fp32.
         loops: A mixture's experts run one after another.
+        sees: Tokens of sequences whose attention would see as much, where samples are packed; 0: of the sequences.
     """
 
     method: str
@@ -96,6 +98,7 @@ class _Kernels(NamedTuple):
     narrow: bool
     reentrant: bool
     loops: bool
+    sees: int
 
 
 class Passes(NamedTuple):
@@ -125,15 +128,17 @@ def numbers_of(job: Job, strategy: Strategy) -> Numbers:
 
 def passes(job: Job, strategy: Strategy) -> Passes:
     """The passes of a job's micro-batch under a strategy."""
-    lengths = (job.seq_len, job.target_len)
+    length = computed_length(job, strategy)
+    lengths = (length, targets_length(job, length))
     ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
-    kernels = _kernels(job.model, recomputed(job.training, strategy.stage, job.version), strategy.stage == 3)
+    trained = recomputed(job.training, strategy.stage, job.version)
+    kernels = _kernels(job.model, trained, strategy.stage == 3, sees(job))
     ranks = job.world // strategy.tp if job.model.experts_apart and strategy.stage == 3 else 1
     return _passes(job.model, kernels, job.hardware, *lengths, *ways, ranks)
 
 
 @functools.lru_cache(maxsize=256)
-def _kernels(model: Model, training: Training, zero3: bool) -> _Kernels:
+def _kernels(model: Model, training: Training, zero3: bool, sees: int) -> _Kernels:
     wide = zero3 and training.method == "lora" and not narrow_adapters(training)
     return _Kernels(
         training.method,
@@ -148,6 +153,7 @@ def _kernels(model: Model, training: Training, zero3: bool) -> _Kernels:
         not wide,
         training.reentrant is True,
         loops_over_experts(model, training),
+        sees,
     )
 
 
@@ -214,7 +220,7 @@ def _timed(
     if kernels.attention != "eager":
         release, torch = kernels.flash_attention, kernels.torch
         kernel = fused_kernel(kernels.attention, node.architecture, release=release, torch=torch)
-    spent = functools.partial(_spent, node, batch, precision, kernel)
+    spent = functools.partial(_spent, node, batch, precision, kernel, kernels.sees)
     return tuple(
         (part, spent(part.forward, "forward"), spent(part.again, "forward"), spent(part.backward, "backward"))
         for part in _parts(model, kernels, seq_len, target_len, precision, tp, checkpointing, zero3)
@@ -257,13 +263,13 @@ def _parts(
     return tuple(looped(part, model, seq_len, item, packed) for part in parts)
 
 
-def _spent(node: Rates, batch: int, precision: str, kernel: str, done: Work, phase: str) -> _Seconds:
+def _spent(node: Rates, batch: int, precision: str, kernel: str, sees: int, done: Work, phase: str) -> _Seconds:
     products = attention = memory = 0.0
     sorts = SORTS if phase == "forward" else BACKWARD_SORTS
     for product, often in done.products:
         products += often * _product(node, batch, precision, product)
     for call, often in done.attentions:
-        attention += often * _attention(node, batch, precision, kernel, call)
+        attention += often * _attention(node, batch, precision, kernel, sees, call)
     packed = 0
     for moved, often in done.traffic:
         memory += often * traffic_seconds(node, _at(moved.moved, batch), sorts.get(moved.sort, "stream"))
@@ -282,7 +288,7 @@ def _product(node: Rates, batch: int, precision: str, product: Product) -> float
     return kernels * product_seconds(node, max(m, 1), n, max(k, 1), dtype, batch=batch)
 
 
-def _attention(node: Rates, batch: int, precision: str, kernel: str, call: Attention) -> float:
+def _attention(node: Rates, batch: int, precision: str, kernel: str, sees: int, call: Attention) -> float:
     return attention_seconds(
         node,
         taken(kernel, call.head_size),
@@ -292,6 +298,7 @@ def _attention(node: Rates, batch: int, precision: str, kernel: str, call: Atten
         kv_heads=call.kv_heads,
         queries=call.queries,
         keys=call.keys,
+        sees=sees,
         head_size=call.head_size,
         causal=True,
         window=call.window,

@@ -6,7 +6,7 @@ of the GPU, parameters arrive ahead of their use, gradients leave behind it.
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -17,8 +17,10 @@ from dsgen.cost.layout_work import CostKey, layout_work
 from dsgen.cost.micro_batches import Pass, node_rates, passes
 from dsgen.cost.offload import NO_OFFLOAD, offload
 from dsgen.cost.queued_passes import Queues, hidden_copies, with_sums
+from dsgen.cost.sample_lengths import FEW_TOKENS, LEAST_SPREAD, MOST_SPREAD, computed_length
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
+from dsgen.jobs.samples import padded_mean, tokens_of_sequence
 from dsgen.kernels.measured_facts import DERIVED, STANDS_IN, TCP
 from dsgen.kernels.rates import over_tcp
 from dsgen.strategies.strategies import Strategy
@@ -118,7 +120,9 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
     unless the machine was measured with this run. Over TCP it reaches to the speeds with as little and as much of a
     network as others measured. Where another GPU's kernels stand in for those that nobody measured, it lies around the
     speeds with kernels as slow and as fast as a GPU's are by such: what waits for a network is as sure as ever. Where
-    nobody measured a kernel of its whole family but products, so with all of them.
+    nobody measured a kernel of its whole family but products, so with all of them. Where samples have several lengths
+    it reaches to those of the least and most spread that a set of them has; where nobody knows the mean of packed ones,
+    to attention that sees next to nothing.
     A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
     not have: then the interval reaches to where they would be without it.
 
@@ -135,6 +139,8 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
         if strategy is not None:
             low = min(low, _beside_another_host(job, strategy, deepspeed, SLOW_HOST))
             high = max(high, _beside_another_host(job, strategy, deepspeed, FAST_HOST))
+    if strategy is not None and (shares := _with_other_samples(job, strategy, deepspeed)):
+        low, high = low * shares[0], high * shares[1]
     if ratio is None:
         if strategy is not None and job.nodes > 1 and over_tcp(job.network):
             slow, fast = _over_another_tcp(job, strategy, deepspeed)
@@ -161,6 +167,23 @@ def _over_another_tcp(job: Job, strategy: Strategy, deepspeed: bool) -> tuple[fl
         network = attrs.evolve(job.network, bandwidth_bytes_per_second=share * job.network.bandwidth_bytes_per_second)
         speeds.append(said / cost(attrs.evolve(job, network=network), strategy, deepspeed=deepspeed).seconds)
     return speeds[0], speeds[1]
+
+
+def _with_other_samples(job: Job, strategy: Strategy, deepspeed: bool) -> tuple[float, float] | None:
+    """The least and most speed by the one that is said, with samples of other lengths; None where all are alike."""
+    training, said = job.training, cost(job, strategy, deepspeed=deepspeed).seconds
+
+    def taken(**wishes: Any) -> float:
+        other = attrs.evolve(job, training=attrs.evolve(training, **wishes))
+        return said / cost(other, strategy, deepspeed=deepspeed).seconds
+
+    if training.packing:
+        return None if training.mean_len else (1.0, max(1.0, taken(mean_len=min(FEW_TOKENS, job.seq_len))))
+    if padded_mean(training) is None:
+        return None
+    lengths = [computed_length(job, strategy, spread) for spread in (MOST_SPREAD, LEAST_SPREAD)]
+    slow, fast = (taken(seq_len=length, mean_len=None) for length in lengths)
+    return min(1.0, slow), max(1.0, fast)
 
 
 def stand_in(job: Job) -> str | None:
@@ -244,7 +267,7 @@ def _cost(asked: CostKey) -> StepCost:
             "optimizer": layout.step.gpu,
         },
         hidden_seconds=_left(_communicated(strategy, moved), exposed),
-        tokens=strategy.global_batch * job.seq_len,
+        tokens=strategy.global_batch * tokens_of_sequence(job),
         gpus=job.world,
     )
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dsgen.cost.communication import Exchange
 from dsgen.cost.micro_batches import node_rates
+from dsgen.cost.sample_lengths import computed_length
 from dsgen.families import family_of
 from dsgen.families.parameters import stretches
 from dsgen.jobs.job import Job
@@ -84,7 +85,7 @@ def tensor_parallel_exchanges(job: Job, strategy: Strategy) -> tuple[Exchange, .
     """The collectives of one tensor-parallel group in one optimizer step."""
     if strategy.tp == 1:
         return ()
-    tokens, passes = strategy.micro_batch * job.seq_len, strategy.accumulation
+    tokens, passes = strategy.micro_batch * computed_length(job, strategy), strategy.accumulation
     return tuple(
         Exchange(kind, strategy.tp, size * tokens, passes * calls)
         for kind, size, calls in _sums(job.model, strategy.checkpointing, strategy.precision)
@@ -97,7 +98,7 @@ def tensor_parallel_seconds(job: Job, strategy: Strategy) -> float:
         return 0.0
     sums = _sums(job.model, strategy.checkpointing, strategy.precision)
     ways = _ways(sums, job.hardware, job.network, strategy.tp, min(strategy.tp, job.gpus_per_node))
-    tokens, passes, seconds = strategy.micro_batch * job.seq_len, strategy.accumulation, 0.0
+    tokens, passes, seconds = strategy.micro_batch * computed_length(job, strategy), strategy.accumulation, 0.0
     for (_, size, calls), lines in zip(sums, ways, strict=True):
         seconds += passes * calls * min([start + tokens * size * each for start, each in lines])
     return seconds

@@ -9,6 +9,7 @@ from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import python_value
 from dsgen.frameworks.optimizer_starts import start_code
 from dsgen.frameworks.rank_environment import job_variables
+from dsgen.frameworks.sequences import sequences_code
 from dsgen.jobs.releases import casts_adapters, unknown_leaf
 from dsgen.memory.conversions import TO_FP32, conversions
 from dsgen.memory.quantized_base import lifts
@@ -212,12 +213,7 @@ def _same_data(at: _AskedCode) -> str:
 
 
 def _length(at: _AskedCode) -> str:
-    length = at.plan.job.seq_len
-    if at.target == "hf-trainer":
-        return (
-            f"# SFTConfig(max_length={length}), or the same where you tokenize:\ntokenizer.model_max_length = {length}"
-        )
-    return f"tokenizer.model_max_length = {length}  # with truncation=True where you tokenize"
+    return sequences_code(at.plan.job, at.target == "hf-trainer")
 
 
 def _environment(at: _AskedCode) -> str:

@@ -155,6 +155,8 @@ def _unasked(plan: Plan) -> str:
 
 
 def _longer(plan: Plan) -> str:
+    if plan.job.training.packing:
+        return f"samples that are padded, not packed: {_with(plan, packing=False)}"
     return f"twice the length: {_with(plan, seq_len=2 * plan.job.seq_len)}"
 
 

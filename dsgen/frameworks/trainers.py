@@ -28,6 +28,7 @@ _FLASH = {
 }  # fmt: skip
 _AXOLOTLS = {"flash_attention_4": "kernels-community/flash-attn4"}  # else a kernel of the hub
 OF_NO_PLAN = ("lora_alpha",)  # what dsgen writes, nothing of a plan depends on, and a program's own file decides
+_PACKED = "samples fill a sequence, and attention stops at their borders"
 _FOUR_BITS = "the base lies in 4 bits: pip install bitsandbytes"
 
 
@@ -145,6 +146,8 @@ def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("double_quantization", job.training.double_quantization)
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("cutoff_len", job.seq_len, "tokens of a sequence")
+    if job.training.packing:
+        yield Argument("neat_packing", True, _PACKED)
     asked = attention(config.plan)
     yield Argument("flash_attn", _FLASH[asked], "it has no name for 4" if asked == "flash_attention_4" else "")
     said = ("gradient_checkpointing", "gradient_checkpointing_kwargs", "liger_kernel_config")
@@ -173,6 +176,8 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("load_in_4bit", True, _FOUR_BITS)
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("sequence_len", job.seq_len, "tokens of a sequence")
+    if job.training.packing:
+        yield Argument("sample_packing", True, _PACKED)
     yield Argument("attn_implementation", _AXOLOTLS.get(asked := attention(config.plan), asked))
     if job.training.chunked_loss or job.training.liger_kernels:
         yield Argument("plugins", ["axolotl.integrations.liger.LigerPlugin"])
@@ -215,6 +220,8 @@ def _of_ms_swift(config: Config, path: str) -> Iterator[Argument]:
     yield Argument("torch_dtype", dtype(chosen.precision))
     yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("max_length", job.seq_len, "tokens of a sequence")
+    if job.training.packing:
+        yield Argument("packing", True, _PACKED)
     yield Argument("attn_impl", attention(config.plan))
     yield from _renamed(config, {})
 

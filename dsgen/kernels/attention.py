@@ -110,6 +110,7 @@ def attention_seconds(
     head_size: int,
     causal: bool,
     window: int = 0,
+    sees: int = 0,
     dtype: str = "bf16",
 ) -> float:
     """One call of attention.
@@ -127,20 +128,24 @@ def attention_seconds(
         head_size: Width of a head.
         causal: A query sees no key behind it.
         window: Keys that a query sees at most; 0 for all.
+        sees: Tokens of sequences that it is divided into, where samples are packed; 0 for the whole.
         dtype: Of queries, keys and values.
     """
     kernel = available(rates.architecture, kernel)
+    samples = float(batch)
+    if 0 < sees < queries:
+        samples, queries, keys = batch * queries / sees, sees, sees
     if kernel == "math":
         passes = MATH_PASSES[phase] + (MASK_PASSES[phase] if causal else 0)
-        return _math_seconds(rates, phase, passes, batch * heads, queries, keys, head_size, dtype)
+        return _math_seconds(rates, phase, passes, round(samples * heads), queries, keys, head_size, dtype)
     shares = SHARES.get((rates.architecture, kernel)) or SHARES[(STAND_IN, kernel)]
     share = (shares.forward if phase == FORWARD else shares.backward) * (shares.narrow if head_size <= NARROW else 1.0)
     share *= min(1.0, rates.sustained)  # a card that power holds back from its products is held back here too
     pairs, longest = _visited(queries, keys, causal, window)
-    work = max(pairs * batch * heads / rates.processors, longest)
+    work = max(pairs * samples * heads / rates.processors, longest)
     width = _width(kernel, head_size)
     flops = (FORWARD_FLOPS if phase == FORWARD else BACKWARD_FLOPS) * width * work * rates.processors
-    moved = SIZES[dtype] * batch * head_size * (2 * queries * heads + 2 * keys * kv_heads)
+    moved = SIZES[dtype] * samples * head_size * (2 * queries * heads + 2 * keys * kv_heads)
     moved *= 1 if phase == FORWARD else 3
     memory = rates.memory_bytes_per_second * rates.memory_efficiency
     return max(flops / (rates.peak(dtype) * share), moved / memory) + rates.kernel_seconds

@@ -89,4 +89,9 @@ def _needed(plan: Plan) -> Iterator[Needed]:
     if chosen.tp > 1:
         yield Needed("same-data", f"the same data in each group of {chosen.tp} GPUs")
     length = f"{job.seq_len}{f' and {job.target_len}' if job.model.encoder_layers else ''}"
-    yield Needed("length", f"sequences of at most {length} tokens")
+    yield Needed(
+        "length",
+        f"samples packed into sequences of {length} tokens"
+        if wishes.packing
+        else f"sequences of at most {length} tokens",
+    )

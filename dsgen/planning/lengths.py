@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 from dsgen.jobs.job import Job
+from dsgen.jobs.samples import tokens_of_sequence
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["CONSTANT", "LONG_STEP_SECONDS", "UNWRITTEN", "Schedule", "long_step", "run_steps", "schedule", "took"]
@@ -43,7 +44,7 @@ def run_steps(job: Job, chosen: Strategy) -> int | None:
     wishes = job.training
     if wishes.total_steps is not None or wishes.total_tokens is None:
         return wishes.total_steps
-    return math.ceil(wishes.total_tokens / (chosen.global_batch * job.seq_len))
+    return math.ceil(wishes.total_tokens / (chosen.global_batch * tokens_of_sequence(job)))
 
 
 def schedule(job: Job, chosen: Strategy) -> Schedule:

@@ -6,15 +6,17 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsgen.cost.sample_lengths import computed_length
 from dsgen.cost.steps import derived, stand_in
 from dsgen.cost.steps import speed_interval as shares
 from dsgen.jobs.job import Job
+from dsgen.jobs.samples import padded_mean
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.launchers import said_by_a_person, starting_words, threads_matter
 from dsgen.report.bars import bar, rounded
 
-__all__ = ["data", "differences", "launcher_lines", "nearest_lines", "part_lines", "seconds_text", "speed_interval",
-           "speed_line"]  # fmt: skip
+__all__ = ["data", "differences", "launcher_lines", "nearest_lines", "padding_lines", "part_lines", "seconds_text",
+           "speed_interval", "speed_line"]  # fmt: skip
 
 _LEAST = 0.005  # share of a step below which a part is not worth a line
 _LEAST_DIFFERENCE = 0.01  # share of a step below which a part is no reason for a choice
@@ -28,6 +30,22 @@ def speed_line(item: Candidate) -> str:
     low, high = map(rounded, speed_interval(item))
     step = seconds_text(item.cost.seconds)
     return f"speed about {rounded(item.speed)} tokens/s/GPU ({low} to {high}), a step takes {step}"
+
+
+def padding_lines(item: Candidate, width: int) -> list[str]:
+    """What of a step is no sample's own, where micro-batches are padded; nothing where no tokens are.
+
+    And whose lengths packed samples are taken to have, where nobody said it.
+    """
+    job, training = item.job, item.job.training
+    if training.packing and training.mean_len is None:
+        words = "attention of whole sequences: packed samples see less of them (--mean-len N says how long they are)"
+    elif mean := padded_mean(training):
+        lost = 1 - mean / computed_length(job, item.strategy)
+        words = f"of a sample's own tokens: {lost:.0%} of a step is padding, and waiting for the longest micro-batch"
+    else:
+        return []
+    return textwrap.wrap(words, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def nearest_lines(job: Job, width: int) -> list[str]:
@@ -89,6 +107,8 @@ def data(item: Candidate) -> dict[str, Any]:
     """The same as plain JSON types: seconds, tokens a second, their intervals, the parts that add up, whose kernels."""
     cost = item.cost
     low, high = shares(item.job, item.strategy)
+    mean = padded_mean(item.job.training)
+    own = {"own_tokens_share": mean / computed_length(item.job, item.strategy)} if mean else {}
     return {
         "seconds_per_step": cost.seconds,
         "seconds_per_step_low": cost.seconds / high,
@@ -100,4 +120,5 @@ def data(item: Candidate) -> dict[str, Any]:
         "hidden_seconds": cost.hidden_seconds,
         "parts": dict(cost.parts),
         "nearest": stand_in(item.job),
+        **own,
     }

@@ -60,7 +60,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
         lines.append(f"   {hidden} more rejected (--all shows them)")
     lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen)]
     lines += [*costs.part_lines(plan.chosen), *costs.nearest_lines(job, width)]
-    lines += costs.launcher_lines(plan.chosen, width)
+    lines += [*costs.padding_lines(plan.chosen, width), *costs.launcher_lines(plan.chosen, width)]
     if changes := offered(plan):
         lines.append("")
         for line in offers.lines(changes):
@@ -192,6 +192,7 @@ def job_data(job: Job) -> dict[str, Any]:
         "seq_len": job.seq_len,
         **({"target_len": job.target_len} if job.model.encoder_layers else {}),
         **({"mean_len": job.training.mean_len} if job.training.mean_len else {}),
+        **({"packing": True} if job.training.packing else {}),
         "deepspeed": job.version,
     }
 

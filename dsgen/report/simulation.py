@@ -89,7 +89,8 @@ def headlines(simulation: Simulation) -> Iterator[str]:
     engine = simulation.engine
     run = simulation.run
     targets = f" to {run.target_len}" if run.target_len not in (None, run.seq_len) else ""
-    mean = f" ({run.mean_len} in the mean)" if run.mean_len else ""
+    several = ["samples packed"] * bool(run.packing) + ([f"{run.mean_len} in the mean"] if run.mean_len else [])
+    mean = f" ({', '.join(several)})" if several else ""
     samples = f"{engine['micro_batch']} x {run.seq_len}{targets} tokens{mean}"
     passes = f", {engine['accumulation']} passes a step" if engine["accumulation"] > 1 else ""
     yield (

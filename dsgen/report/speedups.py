@@ -44,7 +44,7 @@ def text(answer: Speedups, width: int = 80) -> str:
     lines += [line for note in question.notes for line in wrapped(f"note: {note}", width)]
     lines += [line for said in _misread(answer) for line in wrapped(f"note: {said}", width)]
     lines += ["", *costs.part_lines(now), *costs.nearest_lines(question.job, width)]
-    lines += [*costs.launcher_lines(now, width), ""]
+    lines += [*costs.padding_lines(now, width), *costs.launcher_lines(now, width), ""]
     lines += [*folded(f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", width)]
     lines.append(place_line("host", memory.host))
     if memory.nvme.peak_bytes:

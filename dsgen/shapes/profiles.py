@@ -268,10 +268,13 @@ class Training(Value):
         default=None, minimum=1,
     )  # fmt: skip
     mean_len: int | None = fact(
-        "Tokens of a sequence in the mean, where each micro-batch is padded to its longest and none is longer than "
-        "seq_len; empty means that all have seq_len.",
-        default=None, minimum=1,
+        "Tokens of a sample in the mean, none longer than seq_len: a micro-batch is padded to its longest, or packed. "
+        "Empty means that all have seq_len.", default=None, minimum=1,
     )  # fmt: skip
+    packing: bool = fact(
+        "Samples fill sequences of seq_len, and attention stops at their borders, as FlashAttention's kernels can.",
+        default=False,
+    )
     global_batch: int | None = fact(
         "Sequences per optimizer step, all GPUs; empty means what tokens_per_step and tokens_per_gpu hold: a power of "
         "two for each GPU.", default=None, minimum=1,
@@ -357,9 +360,7 @@ class Training(Value):
     )  # fmt: skip
     lora_rank: int = fact("Rank of the adapters.", default=16, minimum=1)
     lora_targets: tuple[str, ...] = fact("Matrices with adapters: all-linear, or names.", default=("all-linear",))
-    lora_dropout: float = fact(
-        "Probability with which an adapter drops an element of its input.", default=0.0, minimum=0, below=1
-    )
+    lora_dropout: float = fact("Share of its input that an adapter drops.", default=0.0, minimum=0, below=1)
     lora_train_embeddings: bool = fact(
         "Train a copy of the input embedding and of the output head beside the adapters (peft's modules_to_save).",
         default=False,
@@ -379,9 +380,7 @@ class Training(Value):
         default="torchrun", choices=("torchrun", "deepspeed", "bound"),
     )  # fmt: skip
     nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
-    save_16bit: bool = fact(
-        "Gather the whole 16-bit model on save at stage 3, so that it loads elsewhere.", default=True
-    )
+    save_16bit: bool = fact("A save at stage 3 gathers the whole 16-bit model, to load it elsewhere.", default=True)
     steps_per_print: int = fact("Optimizer steps between DeepSpeed's progress lines.", default=10, minimum=1)
     monitor: str = fact(
         "Where DeepSpeed logs loss, learning rate and loss scale.",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsgen.jobs.samples import seen_length
 from dsgen.kernels import fused_kernel
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.limits import PINNED, RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
 from dsgen.memory.reserved import ReservedBytes
 from dsgen.shapes.makers import NVIDIA
+from dsgen.simulating.durations import divided
 from dsgen.simulating.replay import replay
 from dsgen.simulating.requests import Request
 from dsgen.simulating.simulation import Collective, Sample, Shortage, Simulation, TensorGroup
@@ -26,7 +28,9 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
     peaks, phases = answer["peak"], answer["phases"]
     pinned = peaks["host"]["pinned"]
     collectives = tuple(Collective(**one) for one in answer["collectives"])
-    rates, program = request.rates, answer.get("program")
+    run, rates, program = request.run, request.rates, answer.get("program")
+    if program and run.packing and run.seq_len:
+        program = divided(program, seen_length(run.seq_len, run.mean_len))
     attention, card = request.run.attention or "flash", rates.architecture if rates else ""
     kernel = fused_kernel(attention, card, release=request.flash_attention, torch=request.torch)
     return Simulation(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsgen import kernels
 from dsgen.kernels import Rates
 
-__all__ = ["adam_seconds", "contention", "flops", "host_seconds", "link", "seconds", "sizes"]
+__all__ = ["adam_seconds", "contention", "divided", "flops", "host_seconds", "link", "seconds", "sizes"]
 
 _KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
           "all-to-all": "all_to_all"}  # fmt: skip
@@ -58,6 +58,18 @@ def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int, kernel: str
         direction, size = rest
         return kernels.nvme_seconds(rates, size * ranks_per_node, direction)
     raise ValueError(f"an entry {sort!r} takes no time of its own")
+
+
+def divided(program: Mapping[str, Any], length: int) -> Mapping[str, Any]:
+    """A program whose attention sees sequences of a length alone, as where its samples are packed; 0: as it is."""
+    return {**program, "entries": [_divided(entry, length) for entry in program["entries"]]} if length else program
+
+
+def _divided(entry: Sequence[Any], length: int) -> Sequence[Any]:
+    if entry[0] != "attention" or entry[-6] <= length or entry[-6] != entry[-5]:
+        return entry
+    *begin, batch, heads, kv_heads, queries, _, head_size, causal, window, dtype = entry
+    return [*begin, round(batch * queries / length), heads, kv_heads, length, length, head_size, causal, window, dtype]
 
 
 def contention(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:

@@ -14,6 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.jobs.releases import brings_foreach, loops_over_experts, reenters
 from dsgen.jobs.said_releases import newer_than_known
+from dsgen.jobs.samples import padded_mean
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -48,7 +49,7 @@ _METHODS = ("full", "lora", "qlora")
 _MAY_BE_OPEN = ("target_len", "mean_len", "empty_cache_steps", "evaluation")
 _OF_4_BITS = ("double_quantization", "kbit_fp32")
 _AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", *_OF_4_BITS, "zero_init", "chunked_loss",
-              "activation_offloading")  # fmt: skip
+              "activation_offloading", "packing")  # fmt: skip
 _SAID = ("target_len", "mean_len", "attention", "method", "lora_rank", "lora_targets")  # or, nowhere, as wished
 # The constraint that stops a simulation, forced or not: it chunks a loss as Liger does, and in no other way.
 CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
@@ -56,6 +57,7 @@ _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
 _GROWING = "expandable_segments:True"  # as dsgen launch sets it for what dsgen plans
 _SEQ_LEN, _GPUS_PER_NODE = 4096, 8  # when nobody says: tokens, as everywhere in dsgen, and GPUs
 _UNKNOWN_GPU = "generic"  # vendor of what --gpu-memory alone describes
+_LAST_IS_LONGEST = ("the time is that of the last step, whose sequences are the longest; dsgen plan says the mean one",)
 _NO_NETWORK = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)  # of one node
 
 
@@ -66,7 +68,7 @@ class Options:
     Attributes:
         rank, steps: The rank that is simulated, and its optimizer steps.
         seq_len, target_len: Tokens per sequence, and per target sequence of a model with an encoder; None: as many.
-        mean_len: Tokens of a sequence in the mean; None: all have `seq_len`, which else is the longest.
+        mean_len, packing: As in Training; None: all sequences have `seq_len`, which else is the longest.
         attention, checkpointing: The attention kernel, one of ATTENTION, and one of CHECKPOINTING.
         reentrant: That is torch's reentrant kind; of a plan also where its release needs it.
         activation_offloading: What autograd keeps waits in the node's RAM.
@@ -91,6 +93,7 @@ class Options:
     seq_len: int | None = None
     target_len: int | None = None
     mean_len: int | None = None
+    packing: bool | None = None
     attention: str | None = None
     checkpointing: str | None = None
     reentrant: bool = False
@@ -205,7 +208,7 @@ class Request:
     def _lengths(self) -> list[int] | None:
         """Tokens of each step where sequences have several lengths, the longest last; None where all are alike."""
         run, micro_batch = self.run, self.config.get("train_micro_batch_size_per_gpu")
-        if not run.mean_len or not run.seq_len:
+        if run.packing or not run.mean_len or not run.seq_len:
             return None
         lengths = padded(run.seq_len, run.mean_len, micro_batch if isinstance(micro_batch, int) else 1)
         return list(lengths * (-(-run.steps // len(lengths))))[-run.steps :]
@@ -255,7 +258,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             deepspeed=job.version,
             run=decided,
             afterwards=afterwards(job, chosen) if options.checkpoint else None,
-            notes=tuple(newer_than_known(wishes, job.provenance)),
+            notes=(*newer_than_known(wishes, job.provenance), *_LAST_IS_LONGEST[: bool(padded_mean(wishes))]),
         )
     )
 
@@ -352,16 +355,12 @@ def _dtype(config: Mapping[str, Any], precision: str | None) -> str:
 def _checked(request: Request) -> Request:
     """Refuse what cannot be before a process is started for it."""
     run = request.run
-    check_counts(
-        {
-            "world_size": request.world_size,
-            "gpus_per_node": request.gpus_per_node,
-            "steps": run.steps,
-            "seq_len": run.seq_len,
-            "lora_rank": run.lora_rank,
-        }
-        | {name: value for name in _MAY_BE_OPEN if (value := getattr(run, name)) is not None}
-    )
+    counts = {"world_size": request.world_size, "gpus_per_node": request.gpus_per_node}
+    counts |= {name: getattr(run, name) for name in ("steps", "seq_len", "lora_rank")}
+    check_counts(counts | {name: value for name in _MAY_BE_OPEN if (value := getattr(run, name)) is not None})
+    if run.packing and (run.attention != "flash" or run.target_len is not None):
+        must = "samples are packed where attention is flash, whose kernels stop at borders, and no encoder reads them"
+        raise mistake("packing is true", must=must)
     if run.mean_len and run.seq_len and run.mean_len > run.seq_len:
         raise mistake(f"mean_len is {run.mean_len}", must=f"it must be at most seq_len, the longest: {run.seq_len}")
     if isinstance(run.rank, bool) or not isinstance(run.rank, int) or not 0 <= run.rank < request.world_size:

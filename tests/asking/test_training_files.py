@@ -407,6 +407,24 @@ def test_the_kernel_of_attention_counts(said: str, kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "packs"),
+    [
+        (f"{LLAMA_FACTORY}packing: true", False),  # attention goes on over the borders
+        (f"{LLAMA_FACTORY}packing: true\nneat_packing: true", True),
+        (f"{LLAMA_FACTORY}neat_packing: true\nflash_attn: sdpa", False),  # it sees what a mask hides from it
+        ("base_model: Qwen/Qwen3-8B\nsequence_len: 4096\nmicro_batch_size: 1\nsample_packing: true", True),
+        ("tuner_type: lora\nper_device_train_batch_size: 1\npacking: true", True),
+        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true", True),
+        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true\npacking_strategy: wrapped", False),
+    ],
+)
+def test_samples_that_a_program_packs_with_borders_count(said: str, packs: bool) -> None:
+    Path("train.yaml").write_text(f"{said}\n")
+
+    assert read_arguments("train.yaml").fields.get("packing", False) is packs
+
+
+@pytest.mark.parametrize(
     ("more", "checkpointing", "reentrant"),
     [
         ("", True, True),

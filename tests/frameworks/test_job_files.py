@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 import dsgen
+from dsgen.asking.training_arguments import read_arguments
 from dsgen.cli import render
 from dsgen.frameworks import FRAMEWORKS, HEADER, job_files
 from dsgen.frameworks.job_files import python_value, yaml_value
@@ -31,6 +32,7 @@ JOBS = {
     "stage 3": {"hw": "h100-80g", "model": "70b", "gpus": 16, "network": "ib-hdr-200g", "zero_stage": 3},
     "fp16": {"hw": "v100-32g", "model": "1.3b", "gpus": 4, "attention": "sdpa"},
     "AutoTP": {"hw": "a100-80g", "model": "7b", "gpus": 4, "tp": 2, "zero_stage": 1},
+    "packed": {"hw": "a100-80g", "model": "mistral-7b", "gpus": 4, "method": "lora", "packing": True},
 }
 
 
@@ -223,3 +225,18 @@ def test_the_batch_of_an_evaluation_says_as_many_surely_fit_as_the_memory_report
 
     assert said.value <= most < 2 * said.value
     assert (f"{most} surely fit" if most > said.value else "no more surely fit") in said.reason
+
+
+@pytest.mark.parametrize(
+    ("target", "argument"),
+    [("axolotl", "sample_packing"), ("llama-factory", "neat_packing"), ("ms-swift", "packing")],
+)
+def test_packed_samples_are_asked_of_the_program_that_packs_them(tmp_path, target, argument):
+    """And read back: the file's own plan packs too."""
+    made = job_files(dsgen.render(JOBS["packed"]), target, resolve=True)
+    file = tmp_path / made.files[1].name
+    file.write_text(made.files[1].text)
+
+    assert read(made.files[1].text)[argument] is True
+    assert read_arguments(str(file)).fields["packing"] is True
+    assert argument not in read(job_files(dsgen.render(JOBS["lora"]), target).files[1].text)

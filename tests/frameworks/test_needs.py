@@ -27,6 +27,7 @@ JOBS = {
     "AutoTP": {"hw": "a100-80g", "model": "7b", "gpus": 4, "tp": 2, "zero_stage": 1},
     "eager": {"hw": "a100-80g", "model": "7b", "attention": "eager", "zero_stage": 3},
     "8 bits": {"hw": "a100-80g", "model": "7b", "gpus": 4, "optimizer": "AdamW8bit", "zero_stage": 2},
+    "packed": {"hw": "a100-80g", "model": "mistral-7b", "gpus": 4, "method": "lora", "packing": True, "mean_len": 500},
 }
 CODES = {
     "qlora": "four-bits attention chunked-loss adapters checkpointing length",
@@ -35,6 +36,7 @@ CODES = {
     "AutoTP": "attention checkpointing same-data length",
     "eager": "zero-init attention checkpointing length",
     "8 bits": "attention checkpointing length",
+    "packed": "attention adapters checkpointing length",
 }
 
 
@@ -274,3 +276,15 @@ def test_the_weights_at_the_end_are_those_that_the_code_makes(wanted, target, wo
     assert words in told.words
     assert code in told.snippet
     assert ("GatheredParameters" in told.snippet) is (wanted == "lora at 3" and target == "accelerate")
+
+
+@pytest.mark.parametrize("target", ["deepspeed", "hf-trainer"])
+def test_the_code_that_packs_samples_makes_whole_sequences_with_borders(target):
+    """The names are TRL's; what its own code makes of samples is in test_real_frameworks."""
+    told = {item.code: item for item in needs(dsgen.plan(JOBS["packed"]), target)}["length"]
+
+    assert told.words == "samples packed into sequences of 4096 tokens"
+    assert "pack_dataset(dataset, seq_length=4096" in told.snippet
+    assert ("SFTConfig(max_length=4096, packing=True)" in told.snippet) is (target == "hf-trainer")
+    assert told.otherwise.startswith("samples that are padded, not packed: ")
+    assert told.otherwise.endswith(" slower")

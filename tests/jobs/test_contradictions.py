@@ -55,6 +55,17 @@ def test_a_mean_is_at_most_the_longest(make_job):
         make_job(training={"seq_len": 512, "mean_len": 513})
 
 
+def test_samples_are_packed_where_attention_can_stop_at_their_borders(make_job):
+    packed = make_job(training={"seq_len": 512, "mean_len": 128, "packing": True})
+    assert packed.tokens == "512 tokens (samples packed, 128 in the mean)"
+    with pytest.raises(dsgen.DsgenError, match=r"packing is true; training\.attention is sdpa, and only"):
+        make_job(training={"packing": True, "attention": "sdpa"})
+    encoder = {"architecture": "t5", "encoder_layers": 4, "relative_buckets": 32, "tied_embeddings": True}
+    layer = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"model": encoder, "training": {"packing": True}}
+    with pytest.raises(dsgen.DsgenError, match="packing is true; t5 reads a sequence with an encoder"):
+        dsgen.job(layer)
+
+
 def test_learned_biases_are_not_for_a_fused_attention(make_job):
     biased = {"architecture": "t5", "encoder_layers": 4, "relative_buckets": 32, "tied_embeddings": True}
     biased = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"model": biased}

@@ -238,6 +238,17 @@ def test_a_window_bounds_what_a_query_sees():
     assert wide == pytest.approx(full, rel=0.01)
 
 
+def test_packed_samples_see_themselves_alone():
+    """A sequence of them takes what as many sequences take that are as long."""
+    own = node("a100-80g")
+    whole = attention(own, batch=1, queries=16384, keys=16384)
+    divided = attention(own, batch=1, queries=16384, keys=16384, sees=1024)
+
+    assert divided < whole / 6
+    assert divided == pytest.approx(attention(own, batch=16, queries=1024, keys=1024), rel=1e-9)
+    assert attention(own, sees=4096) == attention(own, sees=8192) == attention(own)
+
+
 def test_few_heads_leave_processors_idle():
     own = node("a100-80g")
 

@@ -330,6 +330,23 @@ def test_the_choice_is_the_one_of_brute_force(make_job, seed):
 
 
 @pytest.mark.parametrize("seed", range(60))
+def test_the_choice_among_samples_of_several_lengths_is_the_one_of_brute_force(make_job, seed):
+    """A larger micro-batch has more padding, so a smaller one may be faster."""
+    chance = random.Random(seed)
+    job = random_job(make_job, chance)
+    share, packing = chance.choice((0.02, 0.1, 0.3, 0.8)), chance.random() < 0.3
+    training = attrs.evolve(job.training, mean_len=max(1, int(share * job.seq_len)), packing=packing)
+    job = attrs.evolve(job, training=training)
+    everything = search(job)
+
+    if not everything.fitting and not everything.uncertain:
+        assert told(contenders(job)) == told(everything)
+        return
+    quick, full = decide(job, contenders(job)), decide(job, everything)
+    assert (quick.chosen, quick.reason, quick.warnings) == (full.chosen, full.reason, full.warnings)
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_what_lacks_least_is_known_without_all_the_numbers(make_job, seed):
     """What surely has no room lacks at least what is said before it is counted, and on a GPU."""
     job = random_job(make_job, random.Random(seed))

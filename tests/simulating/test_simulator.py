@@ -25,6 +25,7 @@ from dsgen.report import simulation as simulation_report
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Hardware
 from dsgen.simulating import Options, Request, Simulation, from_config, from_rendered, hardware_of
+from dsgen.simulating.durations import divided
 
 
 def hardware(**changes: Any) -> Hardware:
@@ -663,3 +664,22 @@ def test_a_mean_length_makes_steps_of_several_lengths_with_the_longest_last() ->
     assert request(config, options=Options(seq_len=512)).to_engine()["lengths"] is None
     with pytest.raises(DsgenError, match="mean_len is 513; it must be at most seq_len"):
         request(config, options=Options(seq_len=512, mean_len=513))
+
+
+def test_packed_samples_fill_every_step_and_attention_sees_each_alone() -> None:
+    """The engine runs whole sequences; the time of their attention is that of the samples."""
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+    packed = Options(seq_len=512, mean_len=128, packing=True)
+    engine = request(config, options=packed).to_engine()
+    assert engine["lengths"] is None
+    assert engine["seq_len"] == 512
+    for wrong in (Options(packing=True, attention="sdpa"), Options(packing=True, target_len=8)):
+        with pytest.raises(DsgenError, match="packing is true; samples are packed where attention is flash"):
+            request(config, options=wrong)
+
+    call = ["attention", 0, 0, "layers", "forward", 2, 8, 4, 512, 512, 64, True, 0, "bf16"]
+    crossed, product = [*call[:9], 300, *call[10:]], ["product", 0, 0, "layers", 8, 8, 8, 1, "bf16"]
+    program = {"entries": [call, crossed, product], "order": [0, 1, 2]}
+    told = divided(program, 128)
+    assert told["entries"] == [[*call[:5], 8, 8, 4, 128, 128, *call[10:]], crossed, product]
+    assert divided(program, 0) is program

@@ -59,6 +59,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "lora_train_embeddings": bool,
     "lora_fp32": bool,
     "seq_len": int,
+    "packing": bool,
     "chunked_loss": bool,
     "activation_offloading": bool,
     "liger_kernels": bool,

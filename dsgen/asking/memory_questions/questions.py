@@ -43,6 +43,7 @@ _WISHES = {
     "sequence length": "seq_len",
     "target length": "target_len",
     "mean length": "mean_len",
+    "packing": "packing",
     "method": "method",
     "optimizer": "optimizer",
     "attention": "attention",
@@ -64,6 +65,7 @@ _WISHES = {
 _QUIET: Mapping[str, tuple[Any, ...]] = {
     "liger_kernels": (None,),
     "activation_offloading": (False,),
+    "packing": (False,),
     "reentrant": (None, False),
     "lora_train_embeddings": (False,),
     "lora_fp32": (True,),

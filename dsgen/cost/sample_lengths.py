@@ -1,0 +1,93 @@
+"""How long the sequences are that GPUs compute where samples have several lengths, and what their attention sees.
+
+Of samples the longest is known and the mean. Their lengths follow a beta distribution between nothing and the longest,
+whose spread is about that of measured runs.
+
+- Padded, a micro-batch is as long as its longest sample, and the GPUs wait for the one whose micro-batch is longest:
+  in each micro-batch where gradients leave or weights come in each (ZeRO-2 and 3), else once a step.
+- Packed, all sequences are full, and a token sees its own sample alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from dsgen.jobs.job import Job
+from dsgen.jobs.samples import SPREAD, padded_mean, seen_length
+from dsgen.strategies.strategies import Strategy
+
+__all__ = ["FEW_TOKENS", "LEAST_SPREAD", "MOST_SPREAD", "computed_length", "sees", "targets_length"]
+
+# Least of a measured data set: 1.44 times as many tokens in micro-batches of 8 (the same, refs/a100_80gb_moe.csv: 193.7
+# tokens without padding, 279 with it).
+LEAST_SPREAD = 0.3
+MOST_SPREAD = 1.0  # of an exponential distribution, which says least else (dsgen.memory.replaying.padding)
+FEW_TOKENS = 256  # of a sample whose attention takes next to nothing; of shorter ones kernels compute empty tiles
+_POINTS = 1024  # at which the distribution is summed: the mean is right to 0.1 %
+
+
+def computed_length(job: Job, strategy: Strategy, spread: float = SPREAD) -> int:
+    """Tokens of each sequence, padding included, that the GPU computes for which the others wait, in the mean.
+
+    Args:
+        job: The job.
+        strategy: The strategy.
+        spread: Standard deviation of the samples' lengths by their mean.
+    """
+    mean = padded_mean(job.training)
+    if not mean or mean >= job.seq_len:
+        return job.seq_len
+    longest = job.seq_len
+    own = strategy.micro_batch
+    all_at_once = own * (job.world // strategy.tp)
+    meets = strategy.accumulation if strategy.stage < 2 else 1  # micro-batches between two waits
+    return max(mean, min(longest, _padded(longest, mean, own, all_at_once, meets, spread)))
+
+
+def targets_length(job: Job, computed: int) -> int:
+    """Tokens of each target sequence, where so many of the sequence itself are computed."""
+    return job.training.target_len or computed
+
+
+def sees(job: Job) -> int:
+    """Tokens of sequences that attention is divided into, where samples are packed whose mean is known; else 0."""
+    training = job.training
+    return seen_length(job.seq_len, training.mean_len) if training.packing else 0
+
+
+@functools.lru_cache(maxsize=1024)
+def _padded(longest: int, mean: int, own: int, all_at_once: int, meets: int, spread: float) -> int:
+    """Of one GPU's micro-batches the mean length, and of the slowest GPU's what is above it, by chance less in a sum of
+    several."""
+    alone = _longest_of(mean / longest, own, spread)
+    slowest = _longest_of(mean / longest, all_at_once, spread)
+    return round(longest * (alone + (slowest - alone) / math.sqrt(meets)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _longest_of(mean: float, samples: int, spread: float) -> float:
+    """The mean of the longest of some samples, by the longest that there is."""
+    return sum([1 - below**samples for below in _below(mean, spread)]) / _POINTS
+
+
+@functools.lru_cache(maxsize=64)
+def _below(mean: float, spread: float) -> tuple[float, ...]:
+    """The share of samples that is shorter than each point between 0 and 1.
+
+    The beta distribution whose variance is (spread * mean)^2 * (1 - mean): a gamma distribution where the mean is
+    small, and nothing but the longest where it is near 1.
+    """
+    both = 1 / (spread**2 * mean) - 1
+    low, high = mean * both, (1 - mean) * both
+    points = [(number + 0.5) / _POINTS for number in range(_POINTS)]
+    logs = [(low - 1) * math.log(x) + (high - 1) * math.log1p(-x) for x in points]
+    step = math.log(_POINTS)  # at the ends, where it may be infinite, the density of the whole step
+    logs[0], logs[-1] = (1 - low) * step - math.log(low), (1 - high) * step - math.log(high)
+    most = max(logs)
+    density = [math.exp(one - most) for one in logs]
+    whole, passed, below = math.fsum(density), 0.0, []
+    for one in density:
+        below.append((passed + one / 2) / whole)
+        passed += one
+    return tuple(below)

@@ -1,0 +1,99 @@
+"""Samples of several lengths: what padding makes GPUs compute, who waits for whom, and what packed ones see."""
+
+import attrs
+import pytest
+
+from dsgen.cost import cost, most_speed
+from dsgen.cost.model_flops import utilization
+from dsgen.cost.sample_lengths import LEAST_SPREAD, MOST_SPREAD, computed_length
+from dsgen.cost.steps import speed_interval
+from dsgen.jobs.samples import seen_length
+from dsgen.planning import plan
+
+# foundation-model-stack/fms-acceleration 876e2ed, a100_80gb_pf.csv of refs_orca: micro-batch -> tokens of a sequence
+# with padding, of samples of 289 without; one GPU.
+MEASURED = {2: 368.8, 4: 442.1, 8: 524.2}
+MEAN = 289
+
+
+def job_of(make_job, gpus=1, seq_len=4096, method="lora", **wishes):
+    training = {"seq_len": seq_len, "method": method, **wishes}
+    return make_job("a100-80g", "mistral-7b", training=training, cluster={"gpus": gpus})
+
+
+def at(job, **facts):
+    return attrs.evolve(plan(job).chosen.strategy, **facts)
+
+
+@pytest.mark.parametrize(("micro_batch", "tokens"), MEASURED.items())
+def test_padding_is_as_measured(make_job, micro_batch, tokens):
+    job = job_of(make_job, mean_len=MEAN)
+    assert computed_length(job, at(job, micro_batch=micro_batch)) == pytest.approx(tokens, rel=0.03)
+
+
+def test_a_gpu_waits_for_the_longest_micro_batch(make_job):
+    """In each micro-batch at stages 2 and 3, else in each step, where chance evens out what one GPU has."""
+    job = job_of(make_job, gpus=8, mean_len=MEAN)
+    alone = job_of(make_job, mean_len=MEAN)
+    own = computed_length(alone, at(alone, micro_batch=1, accumulation=16, stage=1))
+    once, each = (computed_length(job, at(job, micro_batch=1, accumulation=16, stage=stage)) for stage in (1, 2))
+
+    assert own == MEAN < once < each
+    assert each - own == pytest.approx(4 * (once - own), abs=4)
+    assert each == computed_length(alone, at(alone, micro_batch=8, accumulation=1, stage=2))
+
+
+@pytest.mark.parametrize("mean", [1, 40, 2000, 3900, 4095, 4096])
+@pytest.mark.parametrize("spread", [LEAST_SPREAD, 0.5, MOST_SPREAD])
+def test_lengths_lie_between_the_mean_and_the_longest(make_job, mean, spread):
+    job = job_of(make_job, gpus=8, mean_len=mean)
+    lengths = [
+        computed_length(job, at(job, micro_batch=size, accumulation=1, stage=2), spread) for size in (1, 2, 16, 256)
+    ]
+    assert mean <= lengths[0] <= lengths[1] <= lengths[2] <= lengths[3] <= 4096
+
+
+def test_a_step_has_the_samples_own_tokens_and_the_time_of_what_is_computed(make_job):
+    job, plain = job_of(make_job, gpus=8, mean_len=MEAN), job_of(make_job, gpus=8)
+    strategy = at(job, micro_batch=4, accumulation=2, stage=2)
+    length = computed_length(job, strategy)
+    told, whole = cost(job, strategy), cost(job_of(make_job, gpus=8, seq_len=length), strategy)
+
+    assert told.tokens == strategy.global_batch * MEAN
+    assert told.seconds == whole.seconds < cost(plain, strategy).seconds
+    assert told.tokens_per_second_per_gpu <= most_speed(job, strategy)
+    low, high = speed_interval(job, strategy)
+    assert low < speed_interval(plain, strategy)[0] < 1 < speed_interval(plain, strategy)[1] < high
+
+
+def test_attention_of_packed_samples_stops_at_their_borders(make_job):
+    """It takes what as many sequences of the length take that it sees; all else is as of whole sequences."""
+    whole, packed = job_of(make_job, seq_len=16384), job_of(make_job, seq_len=16384, packing=True, mean_len=1000)
+    strategy = at(packed, micro_batch=1, accumulation=1, global_batch=1)
+    length = seen_length(16384, 1000)
+    short = job_of(make_job, seq_len=length)
+    shorter = attrs.evolve(strategy, micro_batch=16, global_batch=16)
+    told, before, other = cost(packed, strategy), cost(whole, strategy), cost(short, shorter)
+
+    assert length == pytest.approx(1250, rel=0.02)
+    assert told.tokens == before.tokens == 16384
+    assert told.parts["attention"] < before.parts["attention"] / 4
+    assert told.parts["attention"] / 16384 == pytest.approx(other.parts["attention"] / (16 * length), rel=0.03)
+    assert told.parts["matrix products"] == before.parts["matrix products"]
+    assert utilization(packed, strategy, 1.0) < utilization(whole, strategy, 1.0)
+
+
+def test_packed_samples_of_unknown_length_may_be_faster_than_is_said(make_job):
+    unknown, whole = job_of(make_job, packing=True), job_of(make_job)
+    strategy = at(unknown, micro_batch=1)
+    (low, high), (least, most) = speed_interval(unknown, strategy), speed_interval(whole, strategy)
+
+    assert cost(unknown, strategy).seconds == cost(whole, strategy).seconds
+    assert (low, high > most) == (least, True)
+
+
+def test_samples_as_long_as_their_sequences_are_neither_padded_nor_divided(make_job):
+    plain = job_of(make_job, gpus=8)
+    strategy = at(plain, micro_batch=2)
+    for wishes in ({"mean_len": 4096}, {"mean_len": 4096, "packing": True}):
+        assert cost(job_of(make_job, gpus=8, **wishes), strategy) == cost(plain, strategy)
