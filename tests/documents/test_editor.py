@@ -211,6 +211,17 @@ def test_the_first_item_behind_two_dashes_leaves_its_place_to_the_next(text: str
 @pytest.mark.parametrize(
     ("text", "path", "new"),
     [
+        ("a:\n  - - 1\n  - 2\n", "a[0][0]", "a:\n  - []\n  - 2\n"),
+        ("a:\n- - - 1\n- 2\n", "a[0][0][0]", "a:\n- - []\n- 2\n"),
+    ],
+)
+def test_the_only_item_behind_two_dashes_leaves_an_empty_list(text: str, path: str, new: str) -> None:
+    assert in_yaml(text, Remove(path)) == new
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "new"),
+    [
         ("a:\n  -\n    # c\n    b: {}\nz: 1", "a[0]", "a: []\n    # c\nz: 1"),
         ("a:\n  -\n    # c\n    b: 1\n  - 2\n", "a[0]", "a:\n    # c\n  - 2\n"),
         ("a:\n  - 2\n  - # c\n    b: 1\n", "a[1]", "a:\n  - 2\n  # c\n"),

@@ -107,6 +107,8 @@ def _emptied(layout: TextLayout, node: TextNode, tail: int) -> Iterator[list[Pat
         yield [(colon, colon, f" {empty}"), *_lines(layout, node, tail)]
     dash = layout.dash_above(node)
     yield [*([] if dash is None else [(dash, dash + 1, "")]), (start, tail, empty)]
+    if section.key is None and section.place is not None:  # `- - item`: its own dash stands behind that of the list
+        yield [(section.place.value.start, tail, empty)]
 
 
 def _lines(layout: TextLayout, node: TextNode, tail: int) -> list[Patch]:
