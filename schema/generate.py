@@ -30,6 +30,11 @@ def version_tuple(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+def same_line(one: str, other: str) -> bool:
+    """Whether two releases are of one line: 0.17.1 and 0.17.6."""
+    return version_tuple(one)[:2] == version_tuple(other)[:2]
+
+
 def ask_release(python: str) -> dict[str, Any]:
     """The dump of the DeepSpeed that an interpreter has."""
     done = subprocess.run(
@@ -103,7 +108,7 @@ def annotate(table: Table, dump: Mapping[str, Any], notes: Mapping[str, Any]) ->
                 table[path]["since"] = version
     for version, defaults in notes["was"].items():
         for path, default in defaults.items():
-            if version_tuple(version)[:2] == now[:2]:
+            if same_line(version, dump["deepspeed"]):
                 table[path]["was"] = [version, default]
     for refusal in notes["refuses"]:
         for path in matched(refusal["keys"], table):
@@ -164,10 +169,12 @@ def surface(dump: dict[str, Any], notes: Mapping[str, Any]) -> dict[str, Any]:
                 facts.pop(word, None)
         if facts["default"] is None:
             del facts["default"]
+    here = {version: names for version, names in notes["strict_since"].items() if same_line(version, dump["deepspeed"])}
     return {
         "deepspeed": dump["deepspeed"],
         "torch": dump["torch"],
         "sections": dict(sorted(kinds.items())),
+        **({"strict_since": {name: version for version, names in here.items() for name in names}} if here else {}),
         "aliases": dict(sorted(also.items())),
         "mistaken": dict(sorted(mistaken.items())),
         **params(dump, notes),

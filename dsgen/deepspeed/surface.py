@@ -256,13 +256,20 @@ def _load(line: str, patch: str | None) -> Surface:
     table = data["keys"] if patch is None else dict(_as_of(data["keys"], _numbers(patch)))
     return Surface(
         version=patch or newest,
-        sections=data["sections"],
+        sections=data["sections"] | dict.fromkeys(_still_loose(data, patch), "loose"),
         aliases=data["aliases"],
         table=table,
         classes={name: data[name] for name in ("params", *_CLASSES["optimizer"], *_CLASSES["scheduler"])},
         mistaken=data["mistaken"],
         moved={p: f["replaced_by"] for p, f in table.items() if f.get("moved") and f["types"] == ["boolean"]},
     )
+
+
+def _still_loose(data: Mapping[str, Any], patch: str | None) -> Iterator[str]:
+    """The sections that became strict inside a line, after an older patch release of it."""
+    for section, since in data.get("strict_since", {}).items() if patch else ():
+        if _numbers(str(patch)) < _numbers(since):
+            yield section
 
 
 def _as_of(table: Mapping[str, Mapping[str, Any]], now: tuple[int, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -130,6 +130,8 @@ def test_versions_differ_in_defaults_and_strictness() -> None:
     assert [surface.load(line).default("steps_per_print") for line in LINES] == [10, None, None, None, None, None]
     strict = [surface.load(line).sections["fp16"] for line in LINES]
     assert strict == ["loose", "loose", "loose", "strict", "strict", "strict"]
+    patches = [surface.load(patch).sections["bf16"] for patch in ("0.17.0", "0.17.1", "0.17.5")]
+    assert patches == ["loose", "strict", "strict"]
 
 
 @pytest.mark.parametrize(

@@ -396,10 +396,15 @@ def test_a_rule_follows_the_release(bad: str, good: str, rule: str, config: dict
     assert rule not in [item.rule for item in found(config, deepspeed=good)]
 
 
-def test_bf16_with_keys_of_the_loss_scale_is_ignored_before_the_section_was_strict() -> None:
-    (said,) = found({**torch(), **z(2), "bf16": {"enabled": True, "loss_scale": 0}}, deepspeed="0.16")
+@pytest.mark.parametrize(
+    ("release", "severity"), [("0.16", Severity.WARNING), ("0.17.0", Severity.WARNING), ("0.17.1", Severity.ERROR)]
+)
+def test_bf16_with_keys_of_the_loss_scale_is_ignored_before_the_section_was_strict(
+    release: str, severity: Severity
+) -> None:
+    (said,) = found({**torch(), **z(2), "bf16": {"enabled": True, "loss_scale": 0}}, deepspeed=release)
 
-    assert (said.rule, said.severity) == ("loss-scale-in-bf16", Severity.WARNING)
+    assert (said.rule, said.severity) == ("loss-scale-in-bf16", severity)
 
 
 MENDED: list[tuple[dict[str, Any], tuple[Any, ...], bool]] = [

@@ -7,7 +7,7 @@ from dsgen.strategies.constraints.setup import DTYPES
 
 __all__ = ["DTYPES", "FP16_ONLY", "builds_optimizer", "model_dtype"]
 
-# Of the section fp16; in bf16 no release ever read them, and those until 0.17.5 took them there.
+# Of the section fp16; in bf16 no release ever read them, and those until 0.17.0 took them there.
 FP16_ONLY = (
     "loss_scale",
     "loss_scale_window",

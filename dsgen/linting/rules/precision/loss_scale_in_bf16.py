@@ -32,7 +32,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     what="The section bf16 has keys that only fp16 has.",
     why=(
-        "bf16 has the range of fp32 and needs no loss scale. The section is strict since 0.17.6: the parse stops. "
+        "bf16 has the range of fp32 and needs no loss scale. The section is strict since 0.17.1: the parse stops. "
         "Older releases ignore the keys, which is how they came to be copied."
     ),
     example="""{
