@@ -241,6 +241,21 @@ MENDED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Edit, bool] | None
         (Move("overlap_comm", "zero_optimization.overlap_comm"), False),
     ),
     ("unread-key", {"max_grad_norm": 1.0}, {}, (Move("max_grad_norm", "gradient_clipping"), False)),
+    # Of several sections with a key of that name, the one that is there and lacks it
+    (
+        "unread-key",
+        {"pin_memory": True, **z(2, offload_optimizer={"device": "cpu"})},
+        {},
+        (Move("pin_memory", "zero_optimization.offload_optimizer.pin_memory"), False),
+    ),
+    ("unread-key", {"pin_memory": True, **z(2)}, {}, (Remove("pin_memory"), False)),
+    (
+        "unread-key",
+        {"warmup_num_steps": 5, **warmup()},
+        {},
+        (Move("warmup_num_steps", "scheduler.params.warmup_num_steps"), False),
+    ),
+    ("unread-key", {"cycle_min_lr": 5, **warmup()}, {}, (Remove("cycle_min_lr"), False)),
     (
         "unread-key",
         {"max_grad_norm": 1.0, "gradient_clipping": 1.0},

@@ -140,12 +140,22 @@ def _offered(subject: Subject, path: str) -> tuple[str, ...]:
     near = subject.surface.nearest(path)
     other = (key for key in near if not path.startswith(f"{key}."))
     offered = tuple(key for key in other if key in meant or _resembles(subject, path, key))
-    return offered or _lacking(subject, path)
+    if any(meant):
+        return offered or _lacking(subject, path)
+    lacked = _lacking(subject, path)
+    return (*lacked, *(key for key in offered if key not in lacked))
 
 
 def _lacking(subject: Subject, path: str) -> tuple[str, ...]:
-    """The key that the one section lacks in which a name is a key: `device` beside an offload_optimizer without it."""
+    """The key that the one section lacks in which a name is a key: `device` beside an offload_optimizer without it.
+
+    Of a name at the top that is no key of a section, the argument of the optimizer or schedule that the config names.
+    """
     name = path.rpartition(".")[2]
+    classes = [section for section in ("optimizer", "scheduler") if path == name and subject.written(f"{section}.type")]
+    taken = [f"{section}.params.{name}" for section in classes]
+    if named := [key for key in taken if subject.surface.key(key, subject.config) and not subject.written(key)]:
+        return tuple(named) if len(named) == 1 else ()
     if name not in _last_names(subject.surface.version):
         return ()
     sections = [above for above, value in subject.leaves() if isinstance(value, Mapping) and name not in value]
