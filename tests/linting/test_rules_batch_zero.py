@@ -263,6 +263,7 @@ OTHERWISE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("tensor-parallel-matches-nothing", {**BASE, **z(1), **tp(2)}, {"parameters": ("h.0.c_attn.weight",)}),
     ("sequence-parallel-alone", {**BASE, "sequence_parallel_size": 2}, {}),
+    *(("sequence-parallel-alone", {**BASE, "sequence_parallel_size": size}, {}) for size in (0.5, 1e18, 10**30, 1e300)),
     ("sequence-parallel-alone", {**BASE, "data_parallel_size": 3}, {}),
     (
         "sequence-parallel-does-not-fit-gpus",  # unless the program compiles

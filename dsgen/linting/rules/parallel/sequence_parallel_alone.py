@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 from dsgen.linting.rules.batch_sizes import SEQUENCE_ALONE, by_autosp, whole
 from dsgen.linting.rules.rule import Rule
@@ -16,17 +18,23 @@ _DATA = "data_parallel_size"
 
 
 def check(subject: Subject) -> Iterator[Fault]:
-    """sequence_parallel_size above 1 without data_parallel_size, or the other way round."""
-    sequence, data = whole(subject.raw(_SEQUENCE)), whole(subject.raw(_DATA))
-    if sequence is not None and sequence > 1 and not subject.written(_DATA) and not by_autosp(subject):
-        message = f"{_SEQUENCE} {sequence} without {_DATA} builds no sequence-parallel groups"
+    """sequence_parallel_size without data_parallel_size, whatever number other than 1 it is, or the other way round."""
+    sequence, data = _number(subject.raw(_SEQUENCE)), whole(subject.raw(_DATA))
+    if sequence is not None and sequence != 1 and not subject.written(_DATA) and not by_autosp(subject):
+        message = f"{_SEQUENCE} {sequence:.12g} without {_DATA} builds no sequence-parallel groups"
         if subject.version >= SEQUENCE_ALONE:
-            message += f"; DeepSpeed only divides the number of GPUs by {sequence} where it checks the batch size"
+            message += f"; DeepSpeed only divides the number of GPUs by {sequence:.12g} where it checks the batch size"
         fix = Fix(f"remove {_SEQUENCE}", (Remove(_SEQUENCE),), safe=False)
         yield Fault(_SEQUENCE, message, fix)
     elif data is not None and data > 1 and not subject.written(_SEQUENCE):
         message = f"{_DATA} does nothing without {_SEQUENCE}"
         yield Fault(_DATA, message, Fix(f"remove {_DATA}", (Remove(_DATA),)))
+
+
+def _number(size: Any) -> float | None:
+    """A size that the parse divides by; None of what stops it, which other rules say."""
+    is_number = isinstance(size, (int, float)) and not isinstance(size, bool)
+    return float(size) if is_number and 0 < size <= sys.float_info.max else None
 
 
 RULE = Rule(
