@@ -312,6 +312,40 @@ RIGHT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("sizes", [{TRAIN: 16}, {TRAIN: "auto"}, {TRAIN: 16, "data_parallel_size": 4}], ids=str)
+def test_the_trainer_and_deepspeed_count_gpus_that_share_a_sequence_differently(sizes: dict[str, Any]) -> None:
+    config = {MICRO: "auto", STEPS: "auto", **z(1), "sequence_parallel_size": 2, **sizes}
+
+    (error,) = [item for item in found(config, target="hf-trainer") if item.severity is Severity.ERROR]
+
+    assert error.rule == "batch-never-adds-up"
+    assert "wants per_device_train_batch_size x gradient_accumulation_steps x GPUs" in error.message
+    assert "DeepSpeed that / 2" in error.message
+    assert error.fix is not None and error.fix.edits == (Remove(TRAIN),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "target", "release"),
+    [
+        ({TRAIN: None}, "hf-trainer", None),  # DeepSpeed multiplies the other two
+        ({MICRO: None}, "hf-trainer", None),  # DeepSpeed divides
+        ({"sequence_parallel_size": 1}, "hf-trainer", None),
+        ({}, "hf-trainer", "0.16"),  # which reads no sequence_parallel_size alone
+        ({}, "accelerate", None),  # compares nothing
+    ],
+)
+def test_a_batch_size_with_shared_sequences_may_add_up(
+    changes: dict[str, Any], target: str, release: str | None
+) -> None:
+    config = {MICRO: "auto", STEPS: "auto", TRAIN: 16, **z(1), "sequence_parallel_size": 2, **changes}
+
+    assert not [
+        item
+        for item in found(config, target=target, deepspeed=release)
+        if item.severity is Severity.ERROR and item.rule == "batch-never-adds-up"
+    ]
+
+
 @pytest.mark.parametrize(("rule", "config", "facts"), REFUSED)
 def test_what_deepspeed_refuses_is_one_error(rule: str, config: dict[str, Any], facts: dict[str, Any]) -> None:
     errors = [item.rule for item in found(config, **facts) if item.severity is Severity.ERROR]

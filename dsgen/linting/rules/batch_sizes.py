@@ -20,6 +20,7 @@ __all__ = [
     "Sizes",
     "adds_up",
     "by_autosp",
+    "divides",
     "divisor",
     "ranks",
     "said_beside",
@@ -88,6 +89,13 @@ def by_autosp(subject: Subject) -> bool:
     return compiled and "autosp" in passes and subject.stage in (0, 1)
 
 
+def divides(subject: Subject) -> bool:
+    """Whether DeepSpeed divides the GPUs of the batch by sequence_parallel_size."""
+    alone, both = subject.version >= SEQUENCE_ALONE, subject.written("data_parallel_size")
+    both = both and subject.surface.key("data_parallel_size") is not None
+    return subject.written("sequence_parallel_size") and (alone or both)
+
+
 def divisor(given: Sizes) -> str:
     """What must divide train_batch_size, in words: "gradient_accumulation_steps 4"; "" where nothing must."""
     parts = ((MICRO, given.micro), (ACCUMULATION, given.accumulation))
@@ -101,10 +109,7 @@ def ranks(subject: Subject) -> Fraction | None:
     (runtime/config.py), and not at all before 0.15.
     """
     world = subject.facts.world_size
-    divides = subject.version >= SEQUENCE_ALONE or (
-        subject.surface.key("data_parallel_size") is not None and subject.written("data_parallel_size")
-    )
-    if world is None or not subject.written("sequence_parallel_size") or not divides:
+    if world is None or not divides(subject):
         return Fraction(world) if world else None
     sequence, data = (whole(subject.raw(f"{kind}_parallel_size")) for kind in ("sequence", "data"))
     if sequence is None or sequence < 1:
