@@ -88,8 +88,30 @@ SCHEDULE = {
     "schedule_type": "fixed_linear",
     "schedule_config": {"require_steps": 2, "seq_per_step": 1},
 }
+LAYERS = {
+    "random_ltd_layer_id": [1],
+    "model_mask_name": None,
+    "hidden_state_order": "seq_batch_dim",
+    "model_type": "decoder",
+}
+
+
+def ltd(**keys: Any) -> dict[str, Any]:
+    """Random layer-token dropping as it runs, with some keys changed; those of None are left out."""
+    whole = {
+        "enabled": True,
+        "total_layer_num": 2,
+        "random_ltd_layer_num": 1,
+        "random_ltd_schedule": SCHEDULE,
+        **LAYERS,
+        **keys,
+    }
+    kept = {name: value for name, value in whole.items() if name not in keys or value is not None}
+    return {"data_efficiency": {"data_routing": {"random_ltd": kept}}}
+
+
 # Seen to run and to do what they say.
-RIGHT = {
+RIGHT: dict[str, dict[str, Any]] = {
     "nothing": {},
     "datastates off": {"datastates_ckpt": False},
     "GDS off": {"aio": {"use_gds": 0}},
@@ -100,18 +122,10 @@ RIGHT = {
     "dynamic batching": {
         "data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": True, "max_tokens": 10}}}
     },
-    "random LTD": {
-        "data_efficiency": {
-            "data_routing": {
-                "random_ltd": {
-                    "enabled": True,
-                    "total_layer_num": 2,
-                    "random_ltd_layer_num": 1,
-                    "random_ltd_schedule": SCHEDULE,
-                }
-            }
-        }
-    },
+    "random LTD": ltd(),
+    "random LTD that keeps all from the start": ltd(
+        random_ltd_schedule={**SCHEDULE, "min_value": 2, "schedule_type": "fixed_root"}
+    ),
     "csv": {"csv_monitor": {"enabled": True, "output_path": "logs"}},
     "flops profiler": {"flops_profiler": {"enabled": True, "profile_step": 1}},
     "communication logger": {"comms_logger": {"enabled": True}},
@@ -126,6 +140,34 @@ def test_what_deepspeed_refuses_is_one_error(name: str) -> None:
     found = [finding for finding in linted(merged(change), ON_CPU) if finding.severity is Severity.ERROR]
 
     assert [finding.rule for finding in found] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("change", "stops"),
+    [
+        (
+            {"random_ltd_schedule": {**SCHEDULE, "schedule_type": "fixed_root"}},
+            'the first step stops: it must be "fixed_linear"',
+        ),
+        ({"layer_token_lr_schedule": {"enabled": True}}, "deepspeed.initialize stops (NotImplementedError)"),
+    ],
+    ids=["schedule", "learning rate"],
+)
+def test_random_ltd_has_one_schedule_and_none_of_the_learning_rate(change: dict[str, Any], stops: str) -> None:
+    (error,) = [one for one in linted(merged(ltd(**change)), ON_CPU) if one.severity > Severity.INFO]
+
+    assert (error.rule, error.severity) == ("random-ltd-incomplete", Severity.ERROR)
+    assert error.message.endswith(stops)
+
+
+@pytest.mark.parametrize("missing", [["model_mask_name"], ["random_ltd_layer_id", "model_type"], list(LAYERS)], ids=str)
+def test_random_ltd_names_what_the_layers_ask_for(missing: list[str]) -> None:
+    """convert_to_random_ltd of a model with such layers stops; deepspeed.initialize alone does not."""
+    (warning,) = [one for one in linted(merged(ltd(**dict.fromkeys(missing))), ON_CPU) if one.severity > Severity.INFO]
+
+    assert (warning.rule, warning.severity) == ("random-ltd-incomplete", Severity.WARNING)
+    assert f"convert_to_random_ltd stops with KeyError '{missing[0]}'" in warning.message
+    assert all(name in warning.message for name in missing)
 
 
 @pytest.mark.parametrize("name", RIGHT)

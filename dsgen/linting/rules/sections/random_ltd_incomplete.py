@@ -1,57 +1,50 @@
-"""Random layer-token dropping without what its schedule is made from."""
+"""Random layer-token dropping without what its schedule or its layers are made from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dsgen.linting.rules.random_ltd import AT_STEP, SECTION, missing, missing_of_layers, refused
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.texts import listed
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
 __all__ = ["RULE", "check"]
 
-_SECTION = "data_efficiency.data_routing.random_ltd"
-_SCHEDULE = "random_ltd_schedule"
-_AT_INIT = ("total_layer_num", "random_ltd_layer_num", _SCHEDULE)
-_OF_THE_SCHEDULE = ("min_value", "max_value", "schedule_config", "schedule_type")
-_AT_STEP = ("require_steps", "seq_per_step")
-
 
 def check(subject: Subject) -> Iterator[Fault]:
-    """The first key that the scheduler asks for and does not find: DeepSpeed stops there."""
-    section = subject.raw(_SECTION)
+    """The first key that the scheduler asks for and does not find: DeepSpeed stops there. Then a value it has not.
+
+    What only layers ask for is a warning: they do where a program wraps them.
+    """
+    section = subject.raw(SECTION)
     if not isinstance(section, Mapping) or not section.get("enabled"):
         return
-    path = next(iter(_missing(section)), None)
+    path = next(missing(section), None)
     if path is not None:
         name = path.rpartition(".")[2]
-        when = "the first step" if name in _AT_STEP else "deepspeed.initialize"
+        when = "the first step" if name in AT_STEP else "deepspeed.initialize"
         yield Fault(
-            f"{_SECTION}.{path}", f"{_SECTION} is enabled without {path}, and {when} stops with KeyError '{name}'"
+            f"{SECTION}.{path}", f"{SECTION} is enabled without {path}, and {when} stops with KeyError '{name}'"
         )
-
-
-def _missing(section: Mapping[str, object]) -> Iterator[str]:
-    yield from (name for name in _AT_INIT if name not in section)
-    rate = section.get("layer_token_lr_schedule")
-    if isinstance(rate, Mapping) and "enabled" not in rate:
-        yield "layer_token_lr_schedule.enabled"
-    schedule = section.get(_SCHEDULE)
-    if isinstance(schedule, Mapping):
-        yield from (f"{_SCHEDULE}.{name}" for name in _OF_THE_SCHEDULE if name not in schedule)
-        steps = schedule.get("schedule_config")
-        if isinstance(steps, Mapping):
-            yield from (f"{_SCHEDULE}.schedule_config.{name}" for name in _AT_STEP if name not in steps)
+        return
+    yield from (Fault(f"{SECTION}.{path}", f"{path} {said}", on="value") for path, said in refused(section))
+    if lacked := missing_of_layers(section):
+        names = listed(lacked) if len(lacked) > 1 else lacked[0]
+        said = f"{SECTION} is enabled without {names}: convert_to_random_ltd stops with KeyError '{lacked[0]}'"
+        yield Fault(SECTION, f"{said}, and without that call no layer drops tokens", severity=Severity.WARNING)
 
 
 RULE = Rule(
     code="DSG706",
     name="random-ltd-incomplete",
     severity=Severity.ERROR,
-    what="random_ltd is enabled and a key of its schedule is missing.",
+    what="random_ltd is enabled, and a key of its schedule or layers is missing, or a value that it does not have.",
     why=(
         "The engine builds the schedule as soon as `random_ltd.enabled` is true, whether data_efficiency and "
-        "data_routing are enabled or not, and takes its keys without defaults."
+        "data_routing are enabled or not, and takes its keys without defaults. `convert_to_random_ltd`, with which a "
+        "program wraps the layers that are to drop tokens, asks for four more."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": 1,
@@ -63,7 +56,8 @@ RULE = Rule(
 }""",
     evidence=(
         "deepspeed/runtime/data_pipeline/data_routing/scheduler.py (0.19.8)",
-        "seen on 0.19.8: KeyError: 'total_layer_num' in deepspeed.initialize",
+        "deepspeed/runtime/engine.py: random_ltd_initialize, data_routing/basic_layer.py: init_config (0.19.8)",
+        "seen on 0.19.8: KeyError: 'total_layer_num' in deepspeed.initialize; 'Unsupported random LTD schedule type'",
     ),
     check=check,
 )
