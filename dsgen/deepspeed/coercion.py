@@ -35,9 +35,16 @@ def refused_at(key: Key, value: object) -> str | None:
         return "parse" if read_strict(key, value) is REFUSED else None
     kind = _kind(value)
     for phase, refused in key.refuses.items():
-        if kind in refused or ("other" in refused and kind in key.types and check_value(key, value) is not None):
+        if kind in refused or ("other" in refused and _is_other(key, kind, value)):
             return phase
     return None
+
+
+def _is_other(key: Key, kind: str, value: object) -> bool:
+    """Whether a value is of the right type and none of those that are taken; of a switch, a number but 0 and 1."""
+    if key.types == ("boolean",) and kind in ("integer", "number"):
+        return value not in (0, 1)
+    return kind in key.types and check_value(key, value) is not None
 
 
 def _kind(value: object) -> str:

@@ -11,11 +11,24 @@ from dsgen.linting.subjects import Facts
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 CLIPPING, BUCKET = "gradient_clipping", "zero_optimization.reduce_bucket_size"
+PIPELINE, LR = "checkpoint.parallel_write.pipeline_stage", "optimizer.params.lr"
 WARMUP_MIN, SECOND = "scheduler.params.warmup_min_lr", "scheduler.params.cycle_second_step_size"
 
 
 def z(stage: int, **keys: Any) -> dict[str, Any]:
     return {"zero_optimization": {"stage": stage, **keys}}
+
+
+def top(modules: float, enabled: bool = True) -> dict[str, Any]:
+    return {"flops_profiler": {"enabled": enabled, "top_modules": modules}}
+
+
+def written(pipeline: float) -> dict[str, Any]:
+    return {"checkpoint": {"parallel_write": {"pipeline_stage": pipeline}}}
+
+
+def sgd(lr: float, kind: str = "SGD") -> dict[str, Any]:
+    return {"optimizer": {"type": kind, "params": {"lr": lr}}}
 
 
 def profiled(depth: int, *, enabled: bool = True) -> dict[str, Any]:
@@ -37,6 +50,19 @@ SAID: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("profiler-deeper-than-model", profiled(10**19), {"flops_profiler.module_depth": "warning"}),
     ("profiler-deeper-than-model", profiled(6), {}),
     ("profiler-deeper-than-model", profiled(7, enabled=False), {}),
+    # As many modules as it prints are a slice of a list
+    ("rejected-value", top(1.5), {"flops_profiler.top_modules": "error"}),
+    ("rejected-value", top(2.0), {"flops_profiler.top_modules": "error"}),
+    ("rejected-value", top(2), {}),
+    ("rejected-value", top(1.5, enabled=False), {}),
+    # A switch that is compared with true and false, which 0, 1 and 1.0 equal
+    *(("rejected-value", written(stage), {PIPELINE: "error"}) for stage in (3, -1, 0.5)),
+    *(("rejected-value", written(stage), {}) for stage in (True, 0, 1, 1.0)),
+    # Rates that no weight survives; torch adds them as a whole number of 64 bits where they are written as one
+    *(("optimizer-argument-range", sgd(lr), {LR: "warning"}) for lr in (65504, 1e19, 2**63, 1e30)),
+    *(("optimizer-argument-range", sgd(lr), {LR: "error"}) for lr in (2**63 + 1, 10**19, 10**30)),
+    ("optimizer-argument-range", sgd(10**19, "AdamW"), {LR: "warning"}),
+    ("optimizer-argument-range", sgd(100.0), {}),
     # Whole numbers of more than 64 bits: where torch sees them
     ("number-beyond-64-bits", {**z(2), CLIPPING: 2**64}, {CLIPPING: "error"}),
     ("number-beyond-64-bits", {**z(2), CLIPPING: 2**64 - 1}, {}),
