@@ -20,6 +20,7 @@ _AUTO = "auto"
 # Names that DeepSpeed's own error message gives in the place of another (runtime/engine.py, 0.19.8).
 _NAMED = {"optimizer.params.max_grad_norm": "gradient_clipping"}
 _NEVER_READ = frozenset(f"{section}.{name}" for section in ("bf16", "bfloat16") for name in FP16_ONLY)
+_AS_MANY = 1e-3  # share of a count of elements that rounding may take from it
 _STAGE = "zero_optimization.stage"
 _DEVICES = {f"zero_optimization.offload_{what}.device": what for what in ("optimizer", "param")}
 _FIRST = (_STAGE, *_DEVICES, "bf16.enabled", "fp16.enabled", "optimizer.type", "scheduler.type")  # what is named first
@@ -63,7 +64,7 @@ def _says_the_same(subject: Subject, edit: Edit) -> bool:
         idle = idle or edit.path in _NEVER_READ
         return idle or _says_nothing(value) or (twin is not None and _same(value, subject.raw(twin)))
     if there and value is not None:
-        return _reads_as(value, edit.value)
+        return _reads_as(value, edit.value) or _is_rounded(subject, edit.path, value, edit.value)
     return edit.value in (_AUTO, {}) or all(
         _same(default, subject.surface.default(path)) for path, default in _leaves(edit.path, edit.value)
     )
@@ -74,6 +75,13 @@ def _says_nothing(value: Any) -> bool:
     if isinstance(value, Mapping):
         return not value or value.get("enabled", True) is False
     return value is None or value is False or value == _AUTO or _same(value, 0) or _same(value, -1)
+
+
+def _is_rounded(subject: Subject, path: str, value: Any, other: Any) -> bool:
+    """Whether one value is a count of elements with a fraction, and another its whole number, which is as many."""
+    key = subject.surface.key(path)
+    counts = key is not None and key.elements and isinstance(value, float) and isinstance(other, int)
+    return counts and abs(value - other) < _AS_MANY * abs(value)
 
 
 def _reads_as(value: Any, other: Any) -> bool:

@@ -64,6 +64,26 @@ def test_what_would_change_nothing_stays_safe() -> None:
     assert fix is not None and fix.safe
 
 
+@pytest.mark.parametrize(("count", "whole", "safe"), [(15099494.4, 15099494, True), (1.6, 2, False)])
+def test_a_count_of_elements_loses_its_fraction_safely_where_it_is_as_many(
+    count: float, whole: int, safe: bool
+) -> None:
+    """Of 0.9 * hidden * hidden, at which the parse stops."""
+    fix = one({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": count}}, "rejected-value").fix
+
+    assert fix is not None and (fix.title, fix.safe) == (f"write {whole}", safe)
+
+
+def test_no_other_number_is_rounded() -> None:
+    [finding] = [
+        item
+        for item in linter.lint_config({**MICRO, "zero_optimization": {"stage": 2.5}})
+        if item.rule == "rejected-value"
+    ]
+
+    assert finding.fix is None
+
+
 @pytest.mark.parametrize("section", ["bf16", "bfloat16"])
 def test_the_loss_scale_of_bf16_goes_safely(section: str) -> None:
     """The parse stops at each key, and no release ever read one; of a name that may be a slip nothing is known."""

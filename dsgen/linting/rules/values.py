@@ -97,6 +97,8 @@ def _meant(path: str, key: Key, value: Any) -> Any:
         if value in ("none", "cpu", "nvme"):
             return {"device": value}
     read = read_strict(key, value)
+    if read is REFUSED and key.elements and isinstance(value, float) and math.isfinite(value):
+        return round(value)  # 0.9 * hidden * hidden; of so many elements a part of one is nothing
     if read is not REFUSED or not isinstance(value, str):
         return read
     text = value.strip().lower()
