@@ -384,3 +384,12 @@ def test_a_config_that_does_not_start_is_said_to_be_one(run: Run, tmp_path: Path
 
     assert "both.json:1: it does not start: fp16 and bf16 are both enabled" in told
     assert "dsgen rule DSG600 explains" in told
+
+
+def test_batch_sizes_that_contradict_are_said_once(run: Run, tmp_path: Path) -> None:
+    thirty = tmp_path / "thirty.json"
+    thirty.write_text('{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}')
+    told = " ".join(run(*MAIN, "--config", str(thirty))[1].split())
+
+    assert "it does not start: train_batch_size 30 is no multiple of train_micro_batch_size_per_gpu 4" in told
+    assert "DeepSpeed refuses that" not in told

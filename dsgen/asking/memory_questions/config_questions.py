@@ -15,6 +15,7 @@ from dsgen.asking.memory_questions.loaders import under_zero_init
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said, buffers, place, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
+    REFUSED_BATCH,
     ask,
     at_stage,
     closest,
@@ -373,7 +374,7 @@ def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
     if _whole(total) and total not in (sequences, sequences * chosen.tp) and not shared:
         yield (
             f"train_batch_size is {total}, not {chosen.micro_batch} x {chosen.accumulation} x "
-            f"{job.world // chosen.tp} GPUs: DeepSpeed refuses that"
+            f"{job.world // chosen.tp} GPUs: {REFUSED_BATCH}"
         )
 
 

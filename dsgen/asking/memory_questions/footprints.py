@@ -11,14 +11,18 @@ from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
+from dsgen.asking.memory_questions.scenario_questions import REFUSED_BATCH
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory.activations import evaluates
 from dsgen.memory.conversions import Conversion, Unconverted, afterwards
 from dsgen.memory.evaluating import Evaluation, cached_bytes, evaluation, most_sequences
 from dsgen.memory.first_failure import Failure, first_to_fail
 from dsgen.memory.later import Later, later
+from dsgen.shapes.findings import Finding
 
 __all__ = ["Footprint", "answer"]
+
+_BATCH = "train_batch_size"
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +80,7 @@ def answer(
         DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.
     """
     evaluated = evaluation(question.job, question.strategy, question.evaluated, question.kept)
-    question = attrs.evolve(question, notes=(*question.notes, *_refused(question), *_uncounted(question)))
+    question = attrs.evolve(question, notes=(*_with_refusal(question), *_uncounted(question)))
     return Footprint(
         question=question,
         memory=estimate(question.job, question.strategy),
@@ -98,13 +102,19 @@ def _uncounted(question: Question) -> Iterator[str]:
         yield "no evaluation is counted here, and so neither what it keeps nor what it generates"
 
 
-def _refused(question: Question) -> Iterator[str]:
-    """That DeepSpeed, or the program before it, does not start with the config."""
-    if question.subject is None:
-        return
-    from dsgen.asking.refused_configs import refusals  # memory without a config asks no rule
-
-    document = question.subject.document
-    for first in refusals(question.job, document, question.subject.target.name)[:1]:
+def _with_refusal(question: Question) -> Iterator[str]:
+    """The notes of a question, and that DeepSpeed, or the program before it, does not start with the config."""
+    first = _refusal(question)
+    yield from (note for note in question.notes if first is None or first.path != _BATCH or REFUSED_BATCH not in note)
+    if first is not None and question.subject is not None:
+        document = question.subject.document
         at = f"{document.name}:{first.line}" if document.text else document.name
         yield f"{at}: it does not start: {first.message}; dsgen lint shows it, dsgen rule {first.code} explains"
+
+
+def _refusal(question: Question) -> Finding | None:
+    if question.subject is None:
+        return None
+    from dsgen.asking.refused_configs import refusals  # memory without a config asks no rule
+
+    return next(iter(refusals(question.job, question.subject.document, question.subject.target.name)), None)

@@ -39,7 +39,7 @@ from dsgen.strategies.counted import BOUNDED, LOOSE, NARROW, SECOND_COPY
 from dsgen.strategies.strategies import Layout, Strategy, batches, layouts, strategy
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["FIELDS", "ask", "at_stage", "closest", "counted", "doubts", "not_counted", "refuse"]
+__all__ = ["FIELDS", "REFUSED_BATCH", "ask", "at_stage", "closest", "counted", "doubts", "not_counted", "refuse"]
 
 _STAGES = (0, 1, 2, 3)
 _PLACES = ("none", "cpu", "nvme")
@@ -49,6 +49,7 @@ _WHOLE = 3  # the stage that partitions the parameters
 _AUTOCAST = "torch_autocast.enabled"
 # What a constraint is about -> the strategy that has it, in words; of others the wish is named beside the strategy.
 _WHAT = {"tp": "tensor parallelism over {0.tp} GPUs", "stage": "{0}"}
+REFUSED_BATCH = "DeepSpeed refuses that"  # ends the note on batch sizes that do not multiply up
 # Fact as a person names it -> the field of a strategy
 FIELDS = {
     "stage": "stage",
