@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +35,8 @@ __all__ = ["UNWRITTEN", "Excluded", "Linted", "check", "lint_files", "lint_one"]
 
 UNWRITTEN = "<config>"  # the name of a config that no file holds
 _PYTHON = ".py"
+_WRITTEN_BITS = 14_000  # of whole numbers that Python surely writes: 4,215 digits (sys.int_info: 4,300)
+_OURS = "\ue000"  # of the private use area of Unicode, so in no config
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -112,6 +116,29 @@ def lint_files(
         yield _answer(source, said, known, stdin_name)
 
 
+def _json(config: Mapping[str, Any]) -> str:
+    """A config as JSON, with whole numbers of any length, of which Python writes 4,300 digits."""
+    try:
+        return json.dumps(config, indent=2, ensure_ascii=False)
+    except ValueError:
+        long: dict[str, str] = {}
+        text = json.dumps(_marked(config, long), indent=2, ensure_ascii=False)
+        return functools.reduce(lambda said, mark: said.replace(f'"{mark}"', long[mark]), long, text)
+
+
+def _marked(value: Any, long: dict[str, str]) -> Any:
+    """A value with a text of its own in the place of each whole number that Python does not write; `long` gets both."""
+    if isinstance(value, Mapping):
+        return {name: _marked(item, long) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_marked(item, long) for item in value]
+    if isinstance(value, int) and value.bit_length() > _WRITTEN_BITS:
+        mark = f"{_OURS}{len(long)}{_OURS}"
+        long[mark] = format(decimal.Decimal(value), "f")
+        return mark
+    return value
+
+
 def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings) -> Linted:
     """Lint one config: a file with the settings of its folder, or a dict.
 
@@ -119,7 +146,7 @@ def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings)
         DsgenError: No such file, or one that its settings leave out; as `check` does.
     """
     if isinstance(source, Mapping):
-        text = json.dumps(plain_data(source, UNWRITTEN), indent=2, ensure_ascii=False)
+        text = _json(plain_data(source, UNWRITTEN))
         document = reader.read(f"{text}\n", UNWRITTEN)
         program = said.target or targets.guess(document.config).name
         given = Source(document=document, target=program, guessed=said.target is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import own_configs
 import pytest
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from dsgen.documents.document import Document
 from dsgen.documents.hjson.reader import MAX_BYTES, MAX_DEPTH, read, unreadable
 from dsgen.documents.yaml import documents as yaml_documents
+from dsgen.linting.files import lint_one
 from dsgen.linting.linter import lint, lint_config
+from dsgen.linting.settings import Settings
 from dsgen.shapes.findings import Assign, Finding, Severity
 
 BATCH = '"train_micro_batch_size_per_gpu": 1'
@@ -261,3 +264,26 @@ def test_no_text_breaks_a_rule(text: str, target: str) -> None:
     for read_as in (read, yaml_documents.read):
         found = lint(read_as(text, "x"), target=target)
         assert [item.message for item in found if item.rule == "rule-broke"] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "digits"),
+    [
+        ({"gradient_clipping": 10**5000}, "5,001"),
+        ({"optimizer": {"type": "AdamW", "params": {"betas": [0.9, -(10**4299) * 10]}}}, "4,301"),
+    ],
+    ids=["value", "item of a list"],
+)
+def test_a_number_in_a_dict_that_python_does_not_write_is_one_that_it_does_not_read(
+    config: dict[str, Any], digits: str
+) -> None:
+    found = lint_one({"train_micro_batch_size_per_gpu": 1, **config}, Settings()).findings
+
+    assert [(item.rule, digits in item.message) for item in found] == [("number-too-large", True)]
+
+
+def test_the_longest_number_that_python_writes_is_read() -> None:
+    found = lint_one({"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 10**4299}, Settings()).findings
+
+    assert "number-too-large" in [item.rule for item in found]
+    assert not any("Python reads at most" in item.message for item in found)

@@ -214,7 +214,7 @@ class Tokens:
         whole, fraction, exponent = match.groups()
         if not fraction and not exponent:
             if len(whole.lstrip("-")) > MAX_DIGITS:
-                digits = f"a whole number of {len(whole):,} digits; Python reads at most {MAX_DIGITS:,}"
+                digits = f"a whole number of {len(whole.lstrip('-')):,} digits; Python reads at most {MAX_DIGITS:,}"
                 raise BrokenTextError(digits, at, end, "number-too-large", final=True)
             if not whole.isascii():
                 self.loosen("digits other than 0 to 9", at, end)
