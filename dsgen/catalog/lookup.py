@@ -40,6 +40,9 @@ _NUMBERED = re.compile(r"[a-z]*(?<!\d)\d{2,4}(?!\d)")  # what tells one card fro
 _FOUR_DIGITS = re.compile(r"(?<!\d)\d{4}(?!\d)")  # of a GeForce: the words behind them tell others apart (3060 Ti)
 _SOLD = re.compile(r"[\s_-]+(\d+)[\s_-]*gi?b?$")  # the memory behind a card's name: RTX 3060 12 GB
 
+# Profile -> GB of another card of its name (NVIDIA's pages of the GeForce RTX 3060, 3080 and 4060 families).
+_ALSO_SOLD = {"rtx3060-12g": 8, "rtx3080-10g": 12, "rtx4060ti-16g": 8}
+
 _MIRRORS = ("unsloth", "nousresearch")  # unslothai/unsloth unsloth/models/mapper.py says of what
 _REBUILT = ("phi-",)  # which unsloth stores as a Llama
 _FOUR_BITS = re.compile(r"(?:-unsloth)?-bnb-4bit$")
@@ -85,12 +88,12 @@ def find(kind: str, name: str) -> Profile:
         return _from_path(kind, name)
     sheet = _named(kind, name)
     if sheet is not None:
-        return _resolve(sheet, ())
+        return _doubted(_resolve(sheet, ()), name)
     if name and exists(name):
         return _from_path(kind, name)
     sheet = _card(name) if kind == "hardware" else _mirrored(name) if kind == "model" else None
     if sheet is not None:
-        return _resolve(sheet, ())
+        return _doubted(_resolve(sheet, ()), name)
     raise _unknown(kind, name)
 
 
@@ -174,6 +177,15 @@ def _card(name: str) -> Sheet | None:
         return sheet
     kept = [word for word in re.split(r"[\s_-]+", card.casefold()) if word not in _MAKERS]
     return _named("hardware", "-".join((*kept, memory)))  # A100 40 GB, where an A100 is the one of 80
+
+
+def _doubted(chosen: Profile, name: str) -> Profile:
+    """A profile that says so where the name that it was given is also one of a card with another memory."""
+    other = _ALSO_SOLD.get(chosen.name)
+    if other is None or _SOLD.search(name.casefold()):
+        return chosen
+    doubt = f"{name} is taken for {chosen.name}; of one with {other} GB say --gpu-memory {other}GiB"
+    return attrs.evolve(chosen, layer=chosen.layer._replace(doubt=doubt))
 
 
 def _mirrored(name: str) -> Sheet | None:

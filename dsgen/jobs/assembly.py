@@ -255,6 +255,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         warnings=(
             *(left_open(said, known) if whole is None else ()),
             *folded.warnings,
+            *_doubts(ranked, provenance),
             *_spread(cluster, nodes, per_node, hardware.gpus_per_node, names.get("hardware", "as it is said")),
             *_thinned(cluster, per_node, hardware.gpus_per_node, provenance),
             *warnings,
@@ -335,6 +336,13 @@ def _spread(cluster: Cluster, nodes: int, per_node: int, full: int, hardware: st
     has = "" if per_node == full else f", where one has {full}"
     otherwise = "say --nodes, or --set hardware.gpus_per_node=N for nodes of another size"
     return (f"{cluster.gpus} GPUs {SPREAD} {nodes} nodes of {per_node}{has}, by the hardware {hardware}; {otherwise}",)
+
+
+def _doubts(layers: Iterable[Layer], provenance: Provenance) -> Iterator[str]:
+    """What else the names of profiles may mean, where nobody says the memory of the card."""
+    said = provenance.winner("hardware.gpu_memory")
+    if said is None or said.rank <= Rank.HARDWARE:
+        yield from (layer.doubt for layer in layers if layer.doubt)
 
 
 def _thinned(cluster: Cluster, per_node: int, full: int, provenance: Provenance) -> tuple[str, ...]:

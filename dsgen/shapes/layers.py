@@ -72,13 +72,15 @@ class Override(NamedTuple):
 class Layer(NamedTuple):
     """A named set of overrides of one rank: a profile, the plan, a site file, the command line.
 
-    `weights` is where those of a model lie, if it was named so: a repository of the hub, or a folder.
+    `weights` is where those of a model lie, if it was named so: a repository of the hub, or a folder. `doubt` says what
+    else the name that was given may mean; "" where it means one thing.
     """
 
     name: str
     rank: Rank
     overrides: tuple[Override, ...]
     weights: str = ""
+    doubt: str = ""
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 from profile_files import error_of, value, write
 
@@ -32,7 +33,8 @@ def test_every_built_in_profile_is_found_by_name_and_alias(kind: str) -> None:
         found = catalog.find(kind, name)
         assert (found.name, found.kind) == (name, kind)
         for alias in found.aliases:
-            assert catalog.find(kind, alias) == found
+            called = catalog.find(kind, alias)  # one whose name another card has too says so, and is the same
+            assert attrs.evolve(called, layer=called.layer._replace(doubt="")) == found
         assert catalog.find(kind, name.upper()) == found
 
 

@@ -349,3 +349,22 @@ def test_a_choice_may_be_written_in_other_letters(make_job: Any) -> None:
     scenario = {"hw": "a100-40g", "model": "7b"}
     one, other = (dsgen.job({**scenario, "method": method}).training for method in ("QLoRA", "qlora"))
     assert one == other  # with the profile of its method
+
+
+@pytest.mark.parametrize(
+    ("name", "doubt"),
+    [
+        ("RTX 4060 Ti", "RTX 4060 Ti is taken for rtx4060ti-16g; of one with 8 GB say --gpu-memory 8GiB"),
+        ("3060", "3060 is taken for rtx3060-12g; of one with 8 GB say --gpu-memory 8GiB"),
+        ("3080", "3080 is taken for rtx3080-10g; of one with 12 GB say --gpu-memory 12GiB"),
+        ("rtx3060-12g", None),
+        ("RTX 3060 12 GB", None),
+        ("3090", None),
+    ],
+)
+def test_a_card_whose_name_another_memory_has_too_is_warned_of(name: str, doubt: str | None) -> None:
+    said = {"hw": name, "model": "qwen2.5-0.5b"}
+
+    assert [text for text in dsgen.job(said).warnings if "is taken for" in text] == ([doubt] if doubt else [])
+    told = dsgen.job(said | {"gpu_memory": "8GiB"}).warnings
+    assert not [text for text in told if "is taken for" in text]
