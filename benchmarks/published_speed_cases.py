@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from published_cases import REFUSED, gathered, records  # benchmarks/, beside this script
 from published_sources import source_of
-from published_speed_questions import assumed_network, speed_question
+from published_speed_questions import assumed_network, own_tokens, speed_question
 from published_speed_reasons import tokens_of, why_apart, why_left_out
 
 from dsgen.asking.memory_questions import Question
@@ -193,9 +193,10 @@ _DOUBTS = {Verdict.FITS: 0.0, Verdict.UNCERTAIN: 1.0, Verdict.DOES_NOT_FIT: math
 @functools.cache
 def _doubt(name: str) -> float:
     question = asked(name)
-    planned = attrs.evolve(
-        question.job.training, expandable_segments=True
-    )  # as a plan has it, and dsgen launch sets it
+    training, ways = question.job.training, {"expandable_segments": True}  # as a plan has it, and dsgen launch sets it
+    if training.mean_len:  # the memory of its sequences as they were, for nobody knows the longest
+        ways |= {"seq_len": tokens_of(_named()[name]), "mean_len": None, "padding_free": False}
+    planned = attrs.evolve(training, **ways)
     return _DOUBTS[estimate(attrs.evolve(question.job, training=planned), question.strategy).verdict]
 
 
@@ -216,8 +217,11 @@ def _asked(name: str) -> Question | str:
 
 
 def measured_speed(record: Record) -> float:
-    """Tokens/s/GPU of a record: all whose length is known have it."""
-    return float(record["measured"]["tokens_per_second_per_gpu"])
+    """Tokens/s/GPU of a record, its samples' own: all whose length is known have it."""
+    measured, own = record["measured"], own_tokens(record)
+    if own:
+        return float(measured["samples_per_second"] * own / record["hardware"]["gpus"])
+    return float(measured["tokens_per_second_per_gpu"])
 
 
 def _setup(record: Record, question: Question) -> dict[str, Any]:

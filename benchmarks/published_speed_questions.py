@@ -20,7 +20,7 @@ from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Network
 
-__all__ = ["assumed_network", "speed_question"]
+__all__ = ["assumed_network", "own_tokens", "speed_question"]
 
 Record = Mapping[str, Any]
 
@@ -38,6 +38,11 @@ _ANY_NETWORK = "infiniband"
 # of the generation have (DGX A100 and ND A100 v4: 8 x 200, DGX H100 and ND H100 v5: 8 x 400; Alps: 4 x 200).
 _USUAL_GBPS = {"A100": 1600, "A800": 1600, "H100": 3200, "H800": 3200, "H200": 3200, "GH200": 800}
 _GROUPS_EXPERTS = "scattermoe"  # a plugin of fms-acceleration's, with kernels for all experts of a block
+# Runs of fms-acceleration on samples of several lengths, cut at its program's 4,096 tokens: of padded ones the
+# tokens of a sample, as its runs without padding have it. Where its "multipack" deals samples out, no GPU has more.
+_LONGEST = 4096
+_OWN_TOKENS = {"fms-pf": 289, "fms-moe": 194}
+_DEALT_OUT = "multipack"
 _BUCKETS = {
     "reduce_bucket": "reduce_bucket_size",
     "prefetch_bucket": "stage3_prefetch_bucket_size",
@@ -58,11 +63,29 @@ def speed_question(record: Record) -> Question:
     ways = {"flash_attention": flash_attention(record), "torch": TORCH, "lora_fp32": not narrow_adapters(record)}
     if _GROUPS_EXPERTS in record["config"].get("plugins", ""):
         ways["transformers"] = None  # the newest, which groups them too
+    ways |= _samples(record)
     training = attrs.evolve(job.training, launcher=launcher(record), **ways)
     job = attrs.evolve(job, training=training, hardware=host_of(job.hardware))
     if job.nodes > 1:
         job = attrs.evolve(job, network=network_of(record))
     return stated_question(job, _config(record, job), record["config"]["checkpointing"])
+
+
+def _samples(record: Record) -> dict[str, Any]:
+    """How long the samples of a run are, where they are of several lengths and how they spread counts."""
+    tokens, config = record["model"].get("mean_tokens"), record["config"]
+    if config.get("padding_free") and tokens and _DEALT_OUT not in config.get("plugins", ""):
+        return {"seq_len": _LONGEST, "mean_len": round(tokens), "padding_free": True}
+    own = own_tokens(record)
+    return {"seq_len": _LONGEST, "mean_len": own} if own else {}
+
+
+def own_tokens(record: Record) -> int | None:
+    """Tokens of a sample of a run whose printed speed counts padding; None of all others."""
+    family = record["id"].rpartition("-")[0]
+    config = record["config"]
+    padded = "mean_tokens" in record["model"] and not config.get("padding_free") and config["micro_batch"] > 1
+    return _OWN_TOKENS.get(family) if padded else None
 
 
 def assumed_network(record: Record) -> bool:

@@ -330,7 +330,7 @@ def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str,
     asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
     if asked:
         yield "attention", asked[0]
-    yield from [("packing", True)] if programs.packs(values) and asked[:1] in ([], ["flash"]) else ()
+    yield from ((name, True) for name in programs.shares_rows(values) if asked[:1] in ([], ["flash"]))
     yield from _adapters(values, model)
     if how := programs.loading(values):
         yield "loading", how

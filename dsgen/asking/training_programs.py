@@ -16,7 +16,7 @@ from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
 __all__ = ["AXOLOTL", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
-           "lora_fp32", "nested", "packs", "program_of", "refused_by_peft", "targets", "trained_whole",
+           "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows", "targets", "trained_whole",
            "trains_embeddings", "with_defaults"]  # fmt: skip
 
 AXOLOTL, _LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
@@ -166,17 +166,17 @@ def nested(values: Mapping[str, Any]) -> bool:
     return program_of(values) != TRL
 
 
-def packs(values: Mapping[str, Any]) -> bool:
-    """Whether samples are packed so that attention stops at their borders, as FlashAttention's kernels can.
+def shares_rows(values: Mapping[str, Any]) -> Iterator[str]:
+    """How samples share a row whose attention stops at their borders, as a scenario has it: packing, padding_free.
 
-    LLaMA-Factory's `packing` alone lets it go on, as does a strategy of TRL's that cuts text anywhere.
+    LLaMA-Factory's `packing` alone lets attention go on, as does a strategy of TRL's that cuts text anywhere.
     """
     program = program_of(values)
-    if program == _LLAMA_FACTORY:
-        return values.get("neat_packing") is True
-    if program == AXOLOTL:
-        return values.get("sample_packing") is True
-    return values.get("packing") is True and values.get("packing_strategy") != "wrapped"
+    key = {_LLAMA_FACTORY: "neat_packing", AXOLOTL: "sample_packing"}.get(program or "", "packing")
+    if values.get(key) is True and values.get("packing_strategy") != "wrapped":
+        yield "packing"
+    elif values.get("padding_free") is True and values.get("packing") is not True:
+        yield "padding_free"
 
 
 def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:

@@ -62,7 +62,7 @@ _METAVARS = {
 }
 _SWITCHES = (
     *("activation_offloading", "chunked_loss", "double_quantization", "expandable_segments", "foreach"),
-    *("liger_kernels", "lora_fp32", "lora_train_embeddings", "packing", "reentrant", "zero_init"),
+    *("liger_kernels", "lora_fp32", "lora_train_embeddings", "packing", "padding_free", "reentrant", "zero_init"),
 )
 _LISTS = ("lora_targets",)
 _TEXTS = ("liger", "torch", "transformers")  # 4.50 is no number
@@ -73,6 +73,7 @@ _FIELD_HELP = {
     "target_len": "Tokens per target of a model with an encoder (default: as --seq-len).",
     "mean_len": "Tokens per sample in the mean, where --seq-len is the longest (default: all are as long).",
     "packing": "Samples fill sequences, and attention stops at their borders (default: each is a sequence, padded).",
+    "padding_free": "The samples of a micro-batch lie end to end, without padding (default: each is padded).",
     "micro_batch": "Sequences per GPU and forward pass (default: planned).",
     "global_batch": "Sequences per optimizer step (default: by method, GPUs and --seq-len).",
     "total_steps": "Optimizer steps of the whole run: the learning rate falls over them (default: not known).",

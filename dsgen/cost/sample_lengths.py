@@ -5,6 +5,7 @@ whose spread is about that of measured runs.
 
 - Padded, a micro-batch is as long as its longest sample, and the GPUs wait for the one whose micro-batch is longest:
   in each micro-batch where gradients leave or weights come in each (ZeRO-2 and 3), else once a step.
+- Without padding they wait for the one whose samples are most tokens in all.
 - Packed, all sequences are full, and a token sees its own sample alone.
 """
 
@@ -12,9 +13,10 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import SPREAD, padded_mean, seen_length
+from dsgen.jobs.samples import SPREAD, seen_length, varied_mean
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["FEW_TOKENS", "LEAST_SPREAD", "MOST_SPREAD", "computed_length", "sees", "targets_length"]
@@ -24,24 +26,28 @@ __all__ = ["FEW_TOKENS", "LEAST_SPREAD", "MOST_SPREAD", "computed_length", "sees
 LEAST_SPREAD = 0.3
 MOST_SPREAD = 1.0  # of an exponential distribution, which says least else (dsgen.memory.replaying.padding)
 FEW_TOKENS = 256  # of a sample whose attention takes next to nothing; of shorter ones kernels compute empty tiles
+_NORMAL, _TAIL = statistics.NormalDist(), 9.0  # standard deviations from which on nothing is left of a normal law
 _POINTS = 1024  # at which the distribution is summed: the mean is right to 0.1 %
 
 
 def computed_length(job: Job, strategy: Strategy, spread: float = SPREAD) -> int:
-    """Tokens of each sequence, padding included, that the GPU computes for which the others wait, in the mean.
+    """Tokens of each sequence, its padding included, that the GPU computes for which the others wait, in the mean.
 
     Args:
         job: The job.
         strategy: The strategy.
         spread: Standard deviation of the samples' lengths by their mean.
     """
-    mean = padded_mean(job.training)
+    mean = varied_mean(job.training)
     if not mean or mean >= job.seq_len:
         return job.seq_len
     longest = job.seq_len
     own = strategy.micro_batch
     all_at_once = own * (job.world // strategy.tp)
     meets = strategy.accumulation if strategy.stage < 2 else 1  # micro-batches between two waits
+    if job.training.padding_free:
+        deviation = spread * mean * math.sqrt((1 - mean / longest) / (own * meets))
+        return min(longest, round(mean + deviation * _largest_of(all_at_once // own)))
     return max(mean, min(longest, _padded(longest, mean, own, all_at_once, meets, spread)))
 
 
@@ -51,9 +57,9 @@ def targets_length(job: Job, computed: int) -> int:
 
 
 def sees(job: Job) -> int:
-    """Tokens of sequences that attention is divided into, where samples are packed whose mean is known; else 0."""
+    """Tokens of sequences that attention is divided into, where samples of a known mean share a row; else 0."""
     training = job.training
-    return seen_length(job.seq_len, training.mean_len) if training.packing else 0
+    return seen_length(job.seq_len, training.mean_len) if training.packing or training.padding_free else 0
 
 
 @functools.lru_cache(maxsize=1024)
@@ -69,6 +75,15 @@ def _padded(longest: int, mean: int, own: int, all_at_once: int, meets: int, spr
 def _longest_of(mean: float, samples: int, spread: float) -> float:
     """The mean of the longest of some samples, by the longest that there is."""
     return sum([1 - below**samples for below in _below(mean, spread)]) / _POINTS
+
+
+@functools.lru_cache(maxsize=1024)
+def _largest_of(sums: int) -> float:
+    """The mean of the largest of so many sums, by their standard deviation from the mean of all: a normal law's."""
+    low, high = -_TAIL, _TAIL
+    step = (high - low) / _POINTS
+    points = [low + (number + 0.5) * step for number in range(_POINTS)]
+    return high - step * sum([_NORMAL.cdf(point) ** sums for point in points])
 
 
 @functools.lru_cache(maxsize=64)

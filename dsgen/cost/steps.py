@@ -20,7 +20,7 @@ from dsgen.cost.queued_passes import Queues, hidden_copies, with_sums
 from dsgen.cost.sample_lengths import FEW_TOKENS, LEAST_SPREAD, MOST_SPREAD, computed_length
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import padded_mean, tokens_of_sequence
+from dsgen.jobs.samples import tokens_of_sequence, varied_mean
 from dsgen.kernels.measured_facts import DERIVED, STANDS_IN, TCP
 from dsgen.kernels.rates import over_tcp
 from dsgen.strategies.strategies import Strategy
@@ -179,7 +179,7 @@ def _with_other_samples(job: Job, strategy: Strategy, deepspeed: bool) -> tuple[
 
     if training.packing:
         return None if training.mean_len else (1.0, max(1.0, taken(mean_len=min(FEW_TOKENS, job.seq_len))))
-    if padded_mean(training) is None:
+    if varied_mean(training) is None:
         return None
     lengths = [computed_length(job, strategy, spread) for spread in (MOST_SPREAD, LEAST_SPREAD)]
     slow, fast = (taken(seq_len=length, mean_len=None) for length in lengths)

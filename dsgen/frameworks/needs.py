@@ -155,8 +155,9 @@ def _unasked(plan: Plan) -> str:
 
 
 def _longer(plan: Plan) -> str:
-    if plan.job.training.packing:
-        return f"samples that are padded, not packed: {_with(plan, packing=False)}"
+    shared = [name for name in ("packing", "padding_free") if getattr(plan.job.training, name)]
+    if shared:
+        return f"samples that are padded: {_with(plan, **dict.fromkeys(shared, False))}"
     return f"twice the length: {_with(plan, seq_len=2 * plan.job.seq_len)}"
 
 

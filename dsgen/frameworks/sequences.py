@@ -23,6 +23,17 @@ def sequences_code(job: Job, of_trainer: bool) -> str:
             f'dataset = pack_dataset(dataset, seq_length={length}, strategy="bfd")  # of tokenized samples\n'
             "collate = DataCollatorForLanguageModeling(pad_token_id=tokenizer.pad_token_id, padding_free=True)"
         )
+    if job.training.padding_free:
+        by_itself = (
+            f"# SFTConfig(max_length={length}, padding_free=True) on tokenized samples; elsewhere:\n"
+            if of_trainer
+            else ""
+        )
+        return (
+            f"{by_itself}from transformers import DataCollatorWithFlattening\n\n"
+            f"tokenizer.model_max_length = {length}  # with truncation=True where you tokenize\n"
+            "collate = DataCollatorWithFlattening()"
+        )
     if of_trainer:
         return (
             f"# SFTConfig(max_length={length}), or the same where you tokenize:\ntokenizer.model_max_length = {length}"

@@ -16,6 +16,7 @@ from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import FILL_IN, Argument, JobFile, JobFiles, beside, yaml_text
 from dsgen.frameworks.training_arguments import autos, resolved, training_arguments, with_autos
 from dsgen.frameworks.transformers_trainer import config_json
+from dsgen.jobs.job import Job
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 
@@ -126,8 +127,21 @@ def _renamed(config: Config, names: Mapping[str, str], without: tuple[str, ...] 
             yield item._replace(name=names.get(item.name, item.name))
 
 
+def _check_padded(job: Job, program: str, switch: str) -> None:
+    """Refuse samples end to end of a program that knows them packed alone."""
+    if job.training.padding_free and not job.training.packing:
+        raise mistake(
+            "training.padding_free is true",
+            must=f"{program} has no switch for it",
+            where=job.provenance.where("training.padding_free"),
+            todo=f"--packing instead is its {switch}.",
+            code="refused",
+        )
+
+
 def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
     job, chosen = config.plan.job, config.plan.chosen.strategy
+    _check_padded(job, "LLaMA-Factory", "neat_packing")
     lora = adapters(job)
     yield Argument("stage", "sft")
     yield Argument("do_train", True)
@@ -160,6 +174,7 @@ def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
 
 def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
     job = config.plan.job
+    _check_padded(job, "Axolotl", "sample_packing")
     lora = adapters(job)
     if lora:
         yield Argument("adapter", "qlora" if lora.quantized else "lora")
@@ -222,6 +237,8 @@ def _of_ms_swift(config: Config, path: str) -> Iterator[Argument]:
     yield Argument("max_length", job.seq_len, "tokens of a sequence")
     if job.training.packing:
         yield Argument("packing", True, _PACKED)
+    elif job.training.padding_free:
+        yield Argument("padding_free", True, "samples lie end to end, and attention stops at their borders")
     yield Argument("attn_impl", attention(config.plan))
     yield from _renamed(config, {})
 

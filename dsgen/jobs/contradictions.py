@@ -86,8 +86,9 @@ def contradictions(
             where=provenance.where("training.mean_len"),
             code="contradiction",
         )
-    if training.packing:
-        _check_packing(training, model, provenance)
+    for name in ("packing", "padding_free"):
+        if getattr(training, name):
+            _check_borders(name, training, model, provenance)
     from dsgen.families import family_of  # it loads the operators of every family
 
     length = 0 if model.relative_buckets else training.seq_len or 0
@@ -95,8 +96,8 @@ def contradictions(
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
 
 
-def _check_packing(training: Training, model: Model, provenance: Provenance) -> None:
-    """Samples are packed where a kernel of attention stops at their borders, and a decoder alone reads them."""
+def _check_borders(name: str, training: Training, model: Model, provenance: Provenance) -> None:
+    """Samples share a row where a kernel of attention stops at their borders, and a decoder alone reads them."""
     must, todo = "", ""
     if model.encoder_layers:
         must = f"{model.architecture} reads a sequence with an encoder, and each is one sample: leave it out"
@@ -104,10 +105,10 @@ def _check_packing(training: Training, model: Model, provenance: Provenance) -> 
         must = (
             f"training.attention is {training.attention}, and only FlashAttention's kernels stop at borders of samples"
         )
-        todo = "Say --attention flash; or leave packing out: attention then sees the whole sequence."
+        todo = f"Say --attention flash, or leave {name} out."
     if must:
-        where = provenance.where("training.packing")
-        raise mistake("training.packing is true", must=must, where=where, todo=todo, code="contradiction")
+        where = provenance.where(f"training.{name}")
+        raise mistake(f"training.{name} is true", must=must, where=where, todo=todo, code="contradiction")
 
 
 def _check_link(hardware: Hardware, provenance: Provenance) -> None:

@@ -128,8 +128,9 @@ class Job(Value):
     def tokens(self) -> str:
         """Tokens per sequence in words, those of its target where it has others, and of one in the mean."""
         behind = f" to {self.target_len}" if self.target_len != self.seq_len else ""
+        row = "samples packed" if self.training.packing else "samples end to end" if self.training.padding_free else ""
         mean = f"{self.training.mean_len} in the mean" if self.training.mean_len else ""
-        mean = ", ".join(["samples packed"] * self.training.packing + [mean] * bool(mean))
+        mean = ", ".join([said for said in (row, mean) if said])
         mean = f" ({mean})" if mean else ""
         return f"{self.seq_len}{behind} token{'s' if max(self.seq_len, self.target_len) > 1 else ''}{mean}"
 

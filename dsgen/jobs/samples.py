@@ -1,11 +1,11 @@
-"""How samples of several lengths make sequences: each padded to the longest of its micro-batch, or packed."""
+"""How samples of several lengths make sequences: padded to the longest of a micro-batch, packed, or end to end."""
 
 from __future__ import annotations
 
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Training
 
-__all__ = ["SPREAD", "padded_mean", "seen_length", "tokens_of_sequence"]
+__all__ = ["SPREAD", "seen_length", "tokens_of_sequence", "varied_mean"]
 
 # Standard deviation of the lengths of samples, by their mean, where they are far from the longest. Without padding the
 # runs of foundation-model-stack/fms-acceleration (876e2ed, scripts/benchmarks/refs_orca/a100_80gb_pf.csv) have samples
@@ -14,8 +14,8 @@ __all__ = ["SPREAD", "padded_mean", "seen_length", "tokens_of_sequence"]
 SPREAD = 0.5
 
 
-def padded_mean(training: Training) -> int | None:
-    """Tokens of a sample in the mean where micro-batches are padded to several lengths; None where all are alike."""
+def varied_mean(training: Training) -> int | None:
+    """Tokens of a sample in the mean where micro-batches have several lengths; None where all are alike."""
     return None if training.packing else training.mean_len
 
 
@@ -35,4 +35,4 @@ def seen_length(longest: int, mean: int | None) -> int:
 
 def tokens_of_sequence(job: Job) -> int:
     """Tokens of a sequence that are a sample's own, in the mean: what a run's tokens are counted in."""
-    return padded_mean(job.training) or job.seq_len
+    return varied_mean(job.training) or job.seq_len

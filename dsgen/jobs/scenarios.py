@@ -34,11 +34,11 @@ __all__ = [
 
 # Wishes of a training that are fields of a scenario by the same name.
 _WISHES = (
-    "seq_len", "target_len", "mean_len", "packing", "micro_batch", "global_batch", "total_steps", "total_tokens",
-    "precision", "zero_stage", "offload", "tp", "checkpointing", "reentrant", "activation_offloading", "objective",
-    "accumulation", "method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings", "lora_fp32",
-    "double_quantization", "kbit_fp32", "optimizer", "attention", "chunked_loss", "loading", "zero_init", "foreach",
-    "expandable_segments", "launcher", "torch", "transformers", "liger", "liger_kernels",
+    "seq_len", "target_len", "mean_len", "packing", "padding_free", "micro_batch", "global_batch", "total_steps",
+    "total_tokens", "precision", "zero_stage", "offload", "tp", "checkpointing", "reentrant", "activation_offloading",
+    "objective", "accumulation", "method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings",
+    "lora_fp32", "double_quantization", "kbit_fp32", "optimizer", "attention", "chunked_loss", "loading", "zero_init",
+    "foreach", "expandable_segments", "launcher", "torch", "transformers", "liger", "liger_kernels",
 )  # fmt: skip
 # Option -> path of the fact or wish it sets. `--seq-len` and `seq_len:` are the same field.
 FIELDS = {

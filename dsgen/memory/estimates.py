@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import padded_mean
+from dsgen.jobs.samples import varied_mean
 from dsgen.memory.asked import tells
 from dsgen.memory.limits import PINNED, RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
@@ -232,7 +232,7 @@ def room(job: Job, layout: Any, buffers: Buffers) -> Room:
     """What one GPU of a job has, beside the communicators of a layout."""
     grows = expandable(job) or job.hardware.vendor == "cpu"  # whose memory no allocator of torch's keeps
     groups, training = _groups(layout, buffers, job.world), job.training
-    return _room(job.hardware, job.world, groups, grows, bool(padded_mean(training)), training.torch)
+    return _room(job.hardware, job.world, groups, grows, bool(varied_mean(training)), training.torch)
 
 
 def expandable(job: Job) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import padded_mean
+from dsgen.jobs.samples import varied_mean
 from dsgen.memory.asked import asked_of, batchless, kept_by_autograd, tells
 from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import workspace_bytes
@@ -139,7 +139,7 @@ class Reserving(NamedTuple):
         expected = (max(replayed, counted) if replayed else reserves(of, holes)) * self.peak / counted
         least = max(self.peak - self.less, int((expected - self.less) * holes.low))
         most = expected
-        if padded_mean(self.job.training):
+        if varied_mean(self.job.training):
             varied = self.replayed(True) if self.replays else 0
             most = max(expected, varied * self.peak / counted if varied else expected * CHANGING)
         return ReservedBytes(int(expected), least, int((most + self.more) * holes.high))

@@ -89,9 +89,8 @@ def _needed(plan: Plan) -> Iterator[Needed]:
     if chosen.tp > 1:
         yield Needed("same-data", f"the same data in each group of {chosen.tp} GPUs")
     length = f"{job.seq_len}{f' and {job.target_len}' if job.model.encoder_layers else ''}"
-    yield Needed(
-        "length",
-        f"samples packed into sequences of {length} tokens"
-        if wishes.packing
-        else f"sequences of at most {length} tokens",
-    )
+    if wishes.packing:
+        yield Needed("length", f"samples packed into sequences of {length} tokens")
+    else:
+        row = "samples end to end, each" if wishes.padding_free else "sequences"
+        yield Needed("length", f"{row} of at most {length} tokens")

@@ -10,7 +10,7 @@ import attrs
 
 from dsgen.cost import StepCost, cost, most_speed
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import padded_mean
+from dsgen.jobs.samples import varied_mean
 from dsgen.memory import (
     MemoryEstimate,
     Parts,
@@ -375,7 +375,7 @@ def _best(job: Job, trial: _Trial, places: tuple[int, ...], most_bytes: tuple[in
 
 def rises(job: Job) -> bool:
     """Whether speed may rise where the micro-batch falls: tensors lie in a large L2 cache then, or less is padding."""
-    return job.hardware.l2_cache_bytes > 0 or padded_mean(job.training) is not None
+    return job.hardware.l2_cache_bytes > 0 or varied_mean(job.training) is not None
 
 
 def _most_speed(job: Job, trial: _Trial) -> float:

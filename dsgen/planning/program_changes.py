@@ -10,7 +10,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.fabrics import assumes, joined, reference
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import loops_over_experts, reenters
-from dsgen.jobs.samples import padded_mean
+from dsgen.jobs.samples import varied_mean
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
 from dsgen.memory.estimates import GATHERS
@@ -194,7 +194,7 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange(_TRANSFORMERS, _GROUPS_EXPERTS, words, True)
     if not wishes.chunked_loss:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
-    if padded_mean(wishes) and wishes.attention == "flash" and not job.model.encoder_layers:
+    if varied_mean(wishes) and wishes.attention == "flash" and not job.model.encoder_layers:
         words = "samples packed into whole sequences, attention stopping at their borders: a step has more of them"
         yield ProgramChange("packing", True, words, True)
     if not wishes.activation_offloading and _inputs_bytes(job) > LEAST_MOVED * job.hardware.usable_memory_bytes:

@@ -10,7 +10,7 @@ from dsgen.cost.sample_lengths import computed_length
 from dsgen.cost.steps import derived, stand_in
 from dsgen.cost.steps import speed_interval as shares
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import padded_mean
+from dsgen.jobs.samples import varied_mean
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.launchers import said_by_a_person, starting_words, threads_matter
 from dsgen.report.bars import bar, rounded
@@ -40,9 +40,10 @@ def padding_lines(item: Candidate, width: int) -> list[str]:
     job, training = item.job, item.job.training
     if training.packing and training.mean_len is None:
         words = "attention of whole sequences: packed samples see less of them (--mean-len N says how long they are)"
-    elif mean := padded_mean(training):
+    elif mean := varied_mean(training):
         lost = 1 - mean / computed_length(job, item.strategy)
-        words = f"of a sample's own tokens: {lost:.0%} of a step is padding, and waiting for the longest micro-batch"
+        padding = "" if training.padding_free else "padding, and "
+        words = f"of a sample's own tokens: {lost:.0%} of a step is {padding}waiting for the longest micro-batch"
     else:
         return []
     return textwrap.wrap(words, width, subsequent_indent="  ", break_on_hyphens=False)
@@ -107,7 +108,7 @@ def data(item: Candidate) -> dict[str, Any]:
     """The same as plain JSON types: seconds, tokens a second, their intervals, the parts that add up, whose kernels."""
     cost = item.cost
     low, high = shares(item.job, item.strategy)
-    mean = padded_mean(item.job.training)
+    mean = varied_mean(item.job.training)
     own = {"own_tokens_share": mean / computed_length(item.job, item.strategy)} if mean else {}
     return {
         "seconds_per_step": cost.seconds,

@@ -319,7 +319,7 @@ def question_data(question: Question) -> dict[str, Any]:
         "seq_len": job.seq_len,
         **({"target_len": job.target_len} if job.model.encoder_layers else {}),
         **({"mean_len": job.training.mean_len} if job.training.mean_len else {}),
-        **({"packing": True} if job.training.packing else {}),
+        **{name: True for name in ("packing", "padding_free") if getattr(job.training, name)},
         "method": job.training.method,
         "optimizer": job.training.optimizer,
         "attention": job.training.attention,

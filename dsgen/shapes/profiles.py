@@ -272,9 +272,9 @@ class Training(Value):
         "Empty means that all have seq_len.", default=None, minimum=1,
     )  # fmt: skip
     packing: bool = fact(
-        "Samples fill sequences of seq_len, and attention stops at their borders, as FlashAttention's kernels can.",
-        default=False,
+        "Samples fill sequences, and attention stops at borders, as FlashAttention's can.", default=False
     )
+    padding_free: bool = fact("A micro-batch's samples lie end to end without padding, likewise.", default=False)
     global_batch: int | None = fact(
         "Sequences per optimizer step, all GPUs; empty means what tokens_per_step and tokens_per_gpu hold: a power of "
         "two for each GPU.", default=None, minimum=1,

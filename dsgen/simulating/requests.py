@@ -14,7 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.jobs.releases import brings_foreach, loops_over_experts, reenters
 from dsgen.jobs.said_releases import newer_than_known
-from dsgen.jobs.samples import padded_mean
+from dsgen.jobs.samples import varied_mean
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -258,7 +258,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             deepspeed=job.version,
             run=decided,
             afterwards=afterwards(job, chosen) if options.checkpoint else None,
-            notes=(*newer_than_known(wishes, job.provenance), *_LAST_IS_LONGEST[: bool(padded_mean(wishes))]),
+            notes=(*newer_than_known(wishes, job.provenance), *_LAST_IS_LONGEST[: bool(varied_mean(wishes))]),
         )
     )
 

@@ -407,21 +407,25 @@ def test_the_kernel_of_attention_counts(said: str, kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "packs"),
+    ("said", "counts"),
     [
-        (f"{LLAMA_FACTORY}packing: true", False),  # attention goes on over the borders
-        (f"{LLAMA_FACTORY}packing: true\nneat_packing: true", True),
-        (f"{LLAMA_FACTORY}neat_packing: true\nflash_attn: sdpa", False),  # it sees what a mask hides from it
-        ("base_model: Qwen/Qwen3-8B\nsequence_len: 4096\nmicro_batch_size: 1\nsample_packing: true", True),
-        ("tuner_type: lora\nper_device_train_batch_size: 1\npacking: true", True),
-        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true", True),
-        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true\npacking_strategy: wrapped", False),
+        (f"{LLAMA_FACTORY}packing: true", ""),  # attention goes on over the borders
+        (f"{LLAMA_FACTORY}packing: true\nneat_packing: true", "packing"),
+        (f"{LLAMA_FACTORY}neat_packing: true\nflash_attn: sdpa", ""),  # it sees what a mask hides from it
+        ("base_model: Qwen/Qwen3-8B\nsequence_len: 4096\nmicro_batch_size: 1\nsample_packing: true", "packing"),
+        ("tuner_type: lora\nper_device_train_batch_size: 1\npacking: true", "packing"),
+        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true", "packing"),
+        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true\npacking_strategy: wrapped", ""),
+        ("use_peft: true\nper_device_train_batch_size: 1\npadding_free: true", "padding_free"),
+        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true\npadding_free: true", "packing"),
+        ("use_peft: true\nper_device_train_batch_size: 1\npadding_free: true\nattn_implementation: sdpa", ""),
     ],
 )
-def test_samples_that_a_program_packs_with_borders_count(said: str, packs: bool) -> None:
+def test_samples_that_share_a_row_with_borders_count(said: str, counts: str) -> None:
     Path("train.yaml").write_text(f"{said}\n")
 
-    assert read_arguments("train.yaml").fields.get("packing", False) is packs
+    told = read_arguments("train.yaml").fields
+    assert [name for name in ("packing", "padding_free") if told.get(name)] == counts.split()
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,15 @@ def test_every_record_is_accounted_for_once(cases: Any, records: Mapping[str, An
     assert len(records) == 923 + 624
     assert all(bool(case.reason) == (case.kind != "compared") for case in cases)
     assert all((case.ours is None) == (case.kind == "left out") for case in cases)
-    assert all(
-        case.measured == records[case.name]["measured"]["tokens_per_second_per_gpu"] for case in cases if case.ours
-    )
+    padded = {"fms-pf": 289, "fms-moe": 194}  # tokens of a sample, where the printed speed counts padding
+    told = [(case, records[case.name], padded.get(case.name.rpartition("-")[0])) for case in cases if case.ours]
+    for case, record, own in told:
+        printed, config = record["measured"]["tokens_per_second_per_gpu"], record["config"]
+        if own is None or config.get("padding_free") or config["micro_batch"] == 1:
+            assert case.measured == printed
+        else:
+            assert case.measured == record["measured"]["samples_per_second"] * own / record["hardware"]["gpus"]
+            assert case.measured < printed
 
 
 def test_as_many_are_compared_as_can_be_said(cases: Any) -> None:

@@ -83,6 +83,22 @@ def test_attention_of_packed_samples_stops_at_their_borders(make_job):
     assert utilization(packed, strategy, 1.0) < utilization(whole, strategy, 1.0)
 
 
+def test_without_padding_a_gpu_waits_for_the_most_tokens_in_all(make_job):
+    """A sum of several spreads less than each of them; one GPU waits for none."""
+    job, alone = (job_of(make_job, gpus=gpus, mean_len=MEAN, padding_free=True) for gpus in (8, 1))
+    one, four = (computed_length(job, at(job, micro_batch=size, accumulation=1, stage=2)) for size in (1, 4))
+    padded = job_of(make_job, gpus=8, mean_len=MEAN)
+
+    assert computed_length(alone, at(alone, micro_batch=4)) == MEAN
+    # Of eight numbers of a normal law the largest is 1.42 standard deviations above the mean.
+    assert one == pytest.approx(MEAN * (1 + 0.5 * 1.424 * (1 - MEAN / 4096) ** 0.5), abs=1)
+    assert four - MEAN == pytest.approx((one - MEAN) / 2, abs=1)
+    for size in (2, 4, 8):
+        strategy = at(job, micro_batch=size, accumulation=2, stage=2)
+        assert computed_length(job, strategy) < computed_length(padded, strategy)
+        assert cost(job, strategy).parts["attention"] < cost(padded, strategy).parts["attention"]
+
+
 def test_packed_samples_of_unknown_length_may_be_faster_than_is_said(make_job):
     unknown, whole = job_of(make_job, packing=True), job_of(make_job)
     strategy = at(unknown, micro_batch=1)
@@ -95,5 +111,6 @@ def test_packed_samples_of_unknown_length_may_be_faster_than_is_said(make_job):
 def test_samples_as_long_as_their_sequences_are_neither_padded_nor_divided(make_job):
     plain = job_of(make_job, gpus=8)
     strategy = at(plain, micro_batch=2)
-    for wishes in ({"mean_len": 4096}, {"mean_len": 4096, "packing": True}):
+    same = {"mean_len": 4096}
+    for wishes in (same, {**same, "packing": True}, {**same, "padding_free": True}, {"padding_free": True}):
         assert cost(job_of(make_job, gpus=8, **wishes), strategy) == cost(plain, strategy)

@@ -240,3 +240,11 @@ def test_packed_samples_are_asked_of_the_program_that_packs_them(tmp_path, targe
     assert read(made.files[1].text)[argument] is True
     assert read_arguments(str(file)).fields["packing"] is True
     assert argument not in read(job_files(dsgen.render(JOBS["lora"]), target).files[1].text)
+
+
+def test_samples_end_to_end_are_asked_of_the_program_that_has_a_switch_for_them():
+    free = dsgen.render({**JOBS["packed"], "packing": False, "padding_free": True})
+    assert read(job_files(free, "ms-swift").files[1].text)["padding_free"] is True
+    for target in ("axolotl", "llama-factory"):
+        with pytest.raises(DsgenError, match=r"padding_free is true; .* has no switch for it"):
+            job_files(free, target)

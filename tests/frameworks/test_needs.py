@@ -286,5 +286,16 @@ def test_the_code_that_packs_samples_makes_whole_sequences_with_borders(target):
     assert told.words == "samples packed into sequences of 4096 tokens"
     assert "pack_dataset(dataset, seq_length=4096" in told.snippet
     assert ("SFTConfig(max_length=4096, packing=True)" in told.snippet) is (target == "hf-trainer")
-    assert told.otherwise.startswith("samples that are padded, not packed: ")
+    assert told.otherwise.startswith("samples that are padded: ")
     assert told.otherwise.endswith(" slower")
+
+
+@pytest.mark.parametrize("target", ["deepspeed", "hf-trainer"])
+def test_the_code_of_samples_end_to_end_is_the_collator_s(target):
+    job = {**JOBS["packed"], "packing": False, "padding_free": True}
+    told = {item.code: item for item in needs(dsgen.plan(job), target)}["length"]
+
+    assert told.words == "samples end to end, each of at most 4096 tokens"
+    assert "collate = DataCollatorWithFlattening()" in told.snippet
+    assert ("SFTConfig(max_length=4096, padding_free=True)" in told.snippet) is (target == "hf-trainer")
+    ast.parse(told.snippet)

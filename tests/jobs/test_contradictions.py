@@ -60,6 +60,10 @@ def test_samples_are_packed_where_attention_can_stop_at_their_borders(make_job):
     assert packed.tokens == "512 tokens (samples packed, 128 in the mean)"
     with pytest.raises(dsgen.DsgenError, match=r"packing is true; training\.attention is sdpa, and only"):
         make_job(training={"packing": True, "attention": "sdpa"})
+    free = make_job(training={"seq_len": 512, "mean_len": 128, "padding_free": True})
+    assert free.tokens == "512 tokens (samples end to end, 128 in the mean)"
+    with pytest.raises(dsgen.DsgenError, match=r"padding_free is true; training\.attention is eager, and only"):
+        make_job(training={"padding_free": True, "attention": "eager"})
     encoder = {"architecture": "t5", "encoder_layers": 4, "relative_buckets": 32, "tied_embeddings": True}
     layer = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"model": encoder, "training": {"packing": True}}
     with pytest.raises(dsgen.DsgenError, match="packing is true; t5 reads a sequence with an encoder"):

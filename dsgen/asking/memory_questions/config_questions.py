@@ -61,6 +61,7 @@ _WISHES: Mapping[str, Callable[[Any], Any]] = {
     "lora_fp32": bool,
     "seq_len": int,
     "packing": bool,
+    "padding_free": bool,
     "chunked_loss": bool,
     "activation_offloading": bool,
     "liger_kernels": bool,

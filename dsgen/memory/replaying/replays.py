@@ -4,7 +4,7 @@ import functools
 from typing import Any, NamedTuple
 
 from dsgen.families import family_of
-from dsgen.jobs.samples import padded_mean
+from dsgen.jobs.samples import varied_mean
 from dsgen.memory.asked import Asked, Plain
 from dsgen.memory.buckets import arrivals
 from dsgen.memory.replaying.loading import load
@@ -97,7 +97,7 @@ def reserved(replay: Replay) -> int:
         rest = order, optimizer, alone, asked.early_buckets
         engine = Reducing(requests, held, layout.stage, buffers, passes, *rest)
     ran = ModelPasses(requests, replay.workspace)
-    mean = padded_mean(asked.training) if replay.varied else None
+    mean = varied_mean(asked.training) if replay.varied else None
     lengths = padded(asked.seq_len, mean, replay.micro_batch) if mean else (asked.seq_len,) * _STEPS
     for step, length in enumerate(lengths):
         before, model = requests.reserved, model_requests(run._replace(seq_len=length), replay.micro_batch)
