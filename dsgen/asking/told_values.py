@@ -11,7 +11,7 @@ from dsgen.frameworks.job_files import yaml_value
 from dsgen.linting.launch_files import Started
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["FILES", "SCRIPTS", "computed_of", "passed", "values_of", "yaml_of"]
+__all__ = ["FILES", "SCRIPTS", "computed_of", "lines_of", "passed", "values_of", "yaml_of"]
 
 _PLAIN, _PYTHON = (".yaml", ".yml"), ".py"
 _YAML = (*_PLAIN, ".json")
@@ -65,6 +65,20 @@ def values_of(path: str) -> dict[str, Any]:
 
         return told_by(read_text(Path(path)), path)
     return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+
+
+def lines_of(path: str) -> dict[str, int]:
+    """The line of a file in which each argument stands; of a script none, whose commands are cut into several."""
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    if path.endswith(SCRIPTS):
+        return {}
+    if path.endswith(_PYTHON):
+        from dsgen.linting import python_programs
+
+        program = python_programs.document(read_text(Path(path)), path)
+        return {name: program.position(program.span(name).start)[0] for name in program.places}
+    return {entry.path.rpartition(".")[2]: entry.line for entry in entries(read_text(Path(path)), path)}
 
 
 def computed_of(path: str) -> tuple[str, ...]:

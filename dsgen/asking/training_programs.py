@@ -15,21 +15,21 @@ from dsgen.linting.python_programs import OF_PEFT
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["AXOLOTL", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
+__all__ = ["AXOLOTL", "LLAMA_FACTORY", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
            "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows", "targets", "trained_whole",
            "trains_embeddings", "with_defaults"]  # fmt: skip
 
-AXOLOTL, _LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
+AXOLOTL, LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
 _MARKS = {
-    _LLAMA_FACTORY: ("finetuning_type", "disable_gradient_checkpointing"),
+    LLAMA_FACTORY: ("finetuning_type", "disable_gradient_checkpointing"),
     AXOLOTL: ("sequence_len", "base_model_config", "adapter"),
     SWIFT: ("train_type", "tuner_type", "quant_bits"),
     TRL: ("use_peft", "use_bnb_nested_quant", "dataset_text_field", "assistant_only_loss", "lora_modules_to_save"),
 }
 # Argument -> its default, where none of the other names of the same is said.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    _LLAMA_FACTORY: {"finetuning_type": "lora", "lora_rank": 8, "cutoff_len": 2048},
+    LLAMA_FACTORY: {"finetuning_type": "lora", "lora_rank": 8, "cutoff_len": 2048},
     SWIFT: {
         "tuner_type": "lora",
         "lora_rank": 8,
@@ -52,7 +52,7 @@ _SAME = (
 # Keys by which a program is given something to evaluate; a share of the data, a set of its own, or when.
 _EVALUATED = {
     AXOLOTL: ("val_set_size", "test_datasets"),
-    _LLAMA_FACTORY: ("val_size", "eval_dataset", "do_eval", "eval_strategy", "evaluation_strategy"),
+    LLAMA_FACTORY: ("val_size", "eval_dataset", "do_eval", "eval_strategy", "evaluation_strategy"),
     SWIFT: ("val_dataset", "split_dataset_ratio", "eval_dataset"),
     TRL: ("eval_strategy", "evaluation_strategy", "do_eval"),
 }
@@ -73,7 +73,7 @@ _OF_TRAINER = "per_device_train_batch_size"  # of TrainingArguments, and of no p
 # its own, and no checkpointing.
 _BATCH = {"micro_batch": 8, "accumulation": 1}
 _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
-    _LLAMA_FACTORY: _BATCH,
+    LLAMA_FACTORY: _BATCH,
     TRL: _BATCH,
     SWIFT: {"micro_batch": 1},
     AXOLOTL: {"checkpointing": "none"},
@@ -115,7 +115,7 @@ def _recomputes(program: str | None, values: Mapping[str, Any]) -> Iterator[tupl
     whatever its file says (sft_trainer.py of 1.10; at other stages nothing is gathered that it would let go). The
     Trainer of transformers 5 takes the other one, and so do Axolotl and TRL beside activation_offloading, but for that.
     """
-    if program == _LLAMA_FACTORY and values.get("gradient_checkpointing") is None:
+    if program == LLAMA_FACTORY and values.get("gradient_checkpointing") is None:
         on = values.get("disable_gradient_checkpointing") is not True
         yield "gradient_checkpointing", on
         yield "use_reentrant_gc", values.get("use_reentrant_gc", on) is True
@@ -123,7 +123,7 @@ def _recomputes(program: str | None, values: Mapping[str, Any]) -> Iterator[tupl
         return
     if program == TRL:
         yield from [("use_reentrant", True)] if values.get("load_in_4bit") is True else []
-    elif program != _LLAMA_FACTORY and "use_reentrant" not in values:
+    elif program != LLAMA_FACTORY and "use_reentrant" not in values:
         yield "use_reentrant", program == SWIFT or (program == AXOLOTL and not values.get("rl"))
 
 
@@ -172,7 +172,7 @@ def shares_rows(values: Mapping[str, Any]) -> Iterator[str]:
     LLaMA-Factory's `packing` alone lets attention go on, as does a strategy of TRL's that cuts text anywhere.
     """
     program = program_of(values)
-    key = {_LLAMA_FACTORY: "neat_packing", AXOLOTL: "sample_packing"}.get(program or "", "packing")
+    key = {LLAMA_FACTORY: "neat_packing", AXOLOTL: "sample_packing"}.get(program or "", "packing")
     if values.get(key) is True and values.get("packing_strategy") != "wrapped":
         yield "packing"
     elif values.get("padding_free") is True and values.get("packing") is not True:
@@ -225,7 +225,7 @@ def evaluates(values: Mapping[str, Any]) -> int | None:
     if said is not None:
         return said
     if program is None:  # a program may evaluate by itself, unless it is told not to
-        told = [name for name in _EVALUATED[_LLAMA_FACTORY] if name in values]
+        told = [name for name in _EVALUATED[LLAMA_FACTORY] if name in values]
         return 0 if told and all(values[name] in _NOTHING for name in told) else None
     if all(values.get(name) in _NOTHING for name in _EVALUATED[program]):
         return 0

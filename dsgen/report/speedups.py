@@ -21,7 +21,7 @@ NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _NUMBERS = 28  # columns of the three numbers behind a change
 _NO_OFFLOAD = ("optimizer on the GPU: no offload", "parameters on the GPU: no offload")
 _UNSEEN = 0.005  # a gain or a loss that shows as nothing
-_FOLLOWING = ("gradient_accumulation_steps", "train_batch_size")  # follow from the micro-batch
+_BATCH = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
 _WIDEST = 90  # columns of a change's words; beyond it the numbers are too far away to be read with them
 
 
@@ -121,14 +121,14 @@ def _short(answer: Speedups, one: Speedup) -> str:
     said = []
     for path, value in one.keys.items():
         name = path.removeprefix("zero_optimization.")
-        if name == "train_micro_batch_size_per_gpu":
-            said.append(f"micro-batch {value}")
-        elif name not in _FOLLOWING:
+        if name not in _BATCH:
             written = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
             said.append(f"no {name}" if value is None else f"{name} {_word(written)}")
     after = one.after.strategy.checkpointing
     if after != answer.now.strategy.checkpointing:
         said.insert(0, f"{'' if after else 'no '}checkpointing")
+    if one.after.strategy.micro_batch != answer.now.strategy.micro_batch:
+        said.append(f"micro-batch {one.after.strategy.micro_batch}")
     if not said:  # the config stays as it is
         said.append(one.words[0].partition(",")[0])
     gain = f"{one.gain:+.1%}" if abs(one.gain) < LEAST_GAIN else _gain(one.gain)  # +2% is no less than 2 %

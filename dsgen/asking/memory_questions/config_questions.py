@@ -182,7 +182,7 @@ def ask_config(job: Job, source: Source) -> Question:
         *doubts(asked, chosen, _handed_on(subject, program)),
         *_notes(subject, asked, chosen),
     )
-    return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+    return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes, arguments=told)
 
 
 def _handed_on(subject: Subject, program: Statement | None) -> Keys:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,6 +18,9 @@ from dsgen.shapes.makers import maker_of
 from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Strategy
+
+if TYPE_CHECKING:
+    from dsgen.asking.training_arguments import TrainingArguments
 
 __all__ = [
     "CHOSEN",
@@ -96,6 +99,7 @@ class Question:
         said: Fact -> its value, and who said or chose it.
         subject: The config, where one was given; its buffers hold for every other strategy that is looked at.
         notes: What a person should know beside the numbers.
+        arguments: Those of the program that trains, where a file beside the config has some.
     """
 
     job: Job = attrs.field(repr=False)
@@ -103,6 +107,7 @@ class Question:
     said: Mapping[str, Said]
     subject: Subject | None = None
     notes: tuple[str, ...] = ()
+    arguments: TrainingArguments | None = attrs.field(default=None, repr=False)
 
     @property
     def evaluated(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dsgen.asking.memory_questions.questions import Question, buffers
+from dsgen.asking.plan_questions.program_arguments import batch_arguments, is_filled, recomputing_arguments
 from dsgen.jobs.releases import reenters
 from dsgen.strategies.strategies import Strategy
 
@@ -28,8 +29,9 @@ class Rewrite(NamedTuple):
 
     Attributes:
         words: What changes, for a person.
-        keys: DeepSpeed's key -> the value to write; None where it is to be left out.
-        program: What the program must do besides; "" for nothing.
+        keys: DeepSpeed's key -> the value to write; None where it is to be left out. What the config leaves to the
+            Trainer is not among them.
+        program: What the program must do besides, or be told; "" for nothing.
     """
 
     words: str
@@ -54,12 +56,15 @@ def rewrites(question: Question, before: Strategy, after: Strategy) -> Iterator[
         again = after.checkpointing and reenters(job.training, after.stage, job.version)
         kind = 'gradient_checkpointing_kwargs={"use_reentrant": True}' if again else ""
         call = f"model.gradient_checkpointing_enable({kind})"
-        program = f"call {call}" if after.checkpointing else f"leave out {call}"
+        called = f"call {call}" if after.checkpointing else f"leave out {call}"
+        program = recomputing_arguments(question, after.checkpointing, again) or called
         yield Rewrite(f"{'' if after.checkpointing else 'no '}activation checkpointing", {}, program)
     yield from _sizes(question, before, after)
     if (after.micro_batch, after.accumulation) != (before.micro_batch, before.accumulation):
         words = f"micro-batch {after.micro_batch} instead of {before.micro_batch}"
-        yield Rewrite(words, {_MICRO: after.micro_batch, _STEPS: after.accumulation, **_total(question, after)})
+        keys = {_MICRO: after.micro_batch, _STEPS: after.accumulation, **_total(question, after)}
+        written = {key: value for key, value in keys.items() if not is_filled(question, key)}
+        yield Rewrite(words, written, ", ".join(batch_arguments(question, after.micro_batch, after.accumulation)))
 
 
 def _offload(question: Question, what: str, before: Strategy, after: Strategy) -> Iterator[Rewrite]:
