@@ -11,7 +11,7 @@ from dsgen.frameworks.job_files import yaml_value
 from dsgen.linting.launch_files import Started
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["FILES", "SCRIPTS", "computed_of", "lines_of", "passed", "values_of", "yaml_of"]
+__all__ = ["FILES", "SCRIPTS", "computed_of", "lines_of", "passed", "said_of_loading", "values_of", "yaml_of"]
 
 _PLAIN, _PYTHON = (".yaml", ".yml"), ".py"
 _YAML = (*_PLAIN, ".json")
@@ -89,6 +89,23 @@ def computed_of(path: str) -> tuple[str, ...]:
     from dsgen.linting.python_programs import computed_in
 
     return computed_in(read_text(Path(path)), path)
+
+
+def said_of_loading(path: str) -> str | None:
+    """That a Python program loads its model before it makes its arguments, and what follows at stage 3; None of any
+    other file."""
+    if not path.endswith(_PYTHON):
+        return None
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting.python_programs import loaded_first
+
+    lines = loaded_first(read_text(Path(path)), path)
+    if lines is None:
+        return None
+    return (
+        f"{path} loads its model (line {lines[0]}) before it makes its arguments (line {lines[1]}): at stage 3 no "
+        "zero.Init makes it then, and each rank loads it whole; make the arguments first"
+    )
 
 
 def yaml_of(path: str, values: Mapping[str, Any]) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 
 from dsgen.asking import training_programs as programs
+from dsgen.asking.told_adapters import adapters
 from dsgen.asking.told_schedules import STEPS, defaults, said_of, schedule
-from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, values_of
+from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, said_of_loading, values_of
 from dsgen.asking.uncounted_arguments import uncounted
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
@@ -34,15 +35,6 @@ _COUNTS = {
 }
 # What training programs call the length of a sequence: TRL, LLaMA-Factory, Axolotl, Alpaca's train.py.
 _LENGTHS = ("max_seq_length", "max_length", "cutoff_len", "sequence_len", "model_max_length")
-# And the rank of adapters and the matrices that get them: peft and TRL, LLaMA-Factory, ms-swift, FastChat.
-_RANKS = ("lora_r", "lora_rank")
-_TARGETS = ("lora_target_modules", "lora_target", "target_modules")
-_ADAPTERS = {"use_peft": True, "lora_enable": True, "use_lora": True, "finetuning_type": "lora", "train_type": "lora",
-             "tuner_type": "lora", "adapter": "lora"}  # fmt: skip
-_FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_lora": True, "bits": 4,
-              "adapter": "qlora"}  # fmt: skip
-# Whether the scales of 4-bit weights are quantized too: LLaMA-Factory, transformers and ms-swift, TRL.
-_NESTED = ("double_quantization", "bnb_4bit_use_double_quant", "use_bnb_nested_quant")
 # The optimizer that the program makes where the config has none: TrainingArguments, Axolotl.
 _OPTIMIZERS = ("optim", "optimizer")
 _DEFAULT_OPTIMIZER = "AdamW"  # a plan's own
@@ -58,7 +50,6 @@ _ATTENTIONS = ("attn_implementation", "attn_impl", "flash_attn")
 _KERNELS = {"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attn": "flash", "fa2": "flash",
             "sdpa": "sdpa", "eager": "eager", "disabled": "eager"}  # fmt: skip
 _SWITCHED = {"flash_attention": "flash", "sdp_attention": "sdpa", "eager_attention": "eager"}
-_EVERY_MATRIX = ("all", "all-linear")
 # Arguments that move what is kept for backward in other ways than TRL's, and their values: Axolotl's, Unsloth's own.
 _OFFLOADS = {
     "activation_offloading": ("true", "True", "legacy", "disk", "hidden_states"),
@@ -107,7 +98,15 @@ class TrainingArguments(Value):
     @property
     def runs(self) -> dict[str, Any]:
         """The fields, and what runs where the file leaves out what a plan would choose; a script may say more."""
-        return {**(programs.left_out(self.values) if self.file.endswith(FILES) else {}), **self.fields}
+        left = programs.left_out(self.values) if self.file.endswith(FILES) else {}
+        return {**left, **self.fields, **({"zero_init": False} if self.loads_first else {})}
+
+    @property
+    def loads_first(self) -> str | None:
+        """That the program loads its model before it makes its arguments, and what stage 3 does then; None: it does
+        not, or loads a base in 4 bits, which no zero.Init makes.
+        """
+        return said_of_loading(self.file) if self.fields.get("method") != "qlora" else None
 
     @property
     def evaluated(self) -> int | None:
@@ -331,7 +330,7 @@ def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str,
     if asked:
         yield "attention", asked[0]
     yield from ((name, True) for name in programs.shares_rows(values) if asked[:1] in ([], ["flash"]))
-    yield from _adapters(values, model)
+    yield from adapters(values, model)
     if how := programs.loading(values):
         yield "loading", how
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
@@ -349,37 +348,6 @@ def _liger(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "chunked_loss", True
     if every or all(values.get(name) is True for name in _LIGER_ONE_BY_ONE):
         yield "liger_kernels", not any(values.get(name) is False for name in _LIGER_KERNELS)
-
-
-def _adapters(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str, Any]]:
-    """What is trained, where it is adapters; a rank alone counts unless the program is told to train all."""
-    four_bits = any(values.get(name) == value for name, value in _FOUR_BITS.items())
-    switch = [values[name] for name in _ADAPTERS if name in values]
-    rank = next((values[name] for name in _RANKS if _is_count(values.get(name))), None)
-    asked = any(values.get(name) == value for name, value in _ADAPTERS.items()) or values.get("adapter") == "qlora"
-    if not (asked or (rank is not None and not switch)):
-        return
-    yield "method", "qlora" if four_bits else "lora"
-    if four_bits:
-        nested = next((values[name] for name in _NESTED if isinstance(values.get(name), bool)), programs.nested(values))
-        yield from [("double_quantization", False)] if not nested else ()
-        if prepared := programs.kbit_fp32(values):
-            yield "kbit_fp32", prepared
-    if not programs.lora_fp32(values):
-        yield "lora_fp32", False
-    if programs.trains_embeddings(values):
-        yield "lora_train_embeddings", True
-    if rank is not None:
-        yield "lora_rank", rank
-    share = values.get("lora_dropout")
-    if isinstance(share, float) and 0 < share < 1:
-        yield "lora_dropout", share
-    every = "all-linear" if values.get("lora_target_linear") is True else None  # Axolotl's
-    targets = next((values[name] for name in _TARGETS if values.get(name)), every)
-    targets = targets or programs.targets(values, model)
-    names = [one.strip() for one in targets.split(",")] if isinstance(targets, str) else targets
-    if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
-        yield "lora_targets", ["all-linear"] if any(one in _EVERY_MATRIX for one in names) else names
 
 
 def _optimizer(values: Mapping[str, Any]) -> str | None:

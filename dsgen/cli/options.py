@@ -196,7 +196,7 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool) -> Scen
     from dsgen.linting.sources import named_by
 
     told = read_arguments(path, model)
-    notes = [*told.uncounted]
+    notes = [*told.uncounted, *([told.loads_first] if told.loads_first else [])]
     config = told.values.get("deepspeed")
     if path.endswith(".py") and isinstance(config, str):
         notes.append(_not_looked_at(path, config, f"--config {config} --args {path}", "takes both"))

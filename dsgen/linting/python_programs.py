@@ -14,7 +14,7 @@ from dsgen.documents.document import Document, TextPlace
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Span
 
-__all__ = ["CONFIG_OF_TRL", "OF_PEFT", "computed_in", "document", "told_by"]
+__all__ = ["CONFIG_OF_TRL", "OF_PEFT", "computed_in", "document", "loaded_first", "told_by"]
 
 CONFIG_OF_TRL = "trl_config"  # under which the arguments say whose they are: SFT, DPO ...
 OF_PEFT = "peft_config"  # under which they say that a LoraConfig of the program's own makes the adapters
@@ -42,6 +42,10 @@ _RANK = 8  # of a LoraConfig that says none
 _BASE = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
 _LOADED = ("attn_implementation", "dtype", "torch_dtype")
 _PATH = "pretrained_model_name_or_path"
+# What makes a config known before the arguments do, or calls zero.Init itself: transformers' integrations/deepspeed.py,
+# Accelerator (its plugin's set_deepspeed_weakref), deepspeed.zero.Init.
+_EARLIER = ("HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "Accelerator", "Init")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def told_by(text: str, path: str) -> dict[str, Any]:
@@ -128,6 +132,36 @@ def computed_in(text: str, path: str) -> tuple[str, ...]:
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_arguments(_name(node.func)))
     told = (pair for node in calls for pair in _keywords(node, constants).items())
     return tuple(dict.fromkeys(name for name, value in told if value is _OPEN))
+
+
+def loaded_first(text: str, path: str) -> tuple[int, int] | None:
+    """The lines on which a program loads its model and, in the same function, makes its arguments only then.
+
+    from_pretrained asks whether a config of ZeRO-3 is known, which TrainingArguments make it: a model that is loaded
+    before is made without zero.Init (transformers 5.23, modeling_utils.py and training_args.py).
+
+    Raises:
+        DsgenError: As `told_by`, where it is no Python.
+    """
+    tree = _tree(text, path)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if any(_name(node.func) in _EARLIER for node in calls):
+        return None
+    scopes = (tree, *(node for node in ast.walk(tree) if isinstance(node, _SCOPES)))
+    for own in ([node for node in _within(scope) if isinstance(node, ast.Call)] for scope in scopes):
+        models = [node.lineno for node in own if _name(node.func) == "from_pretrained" and _is_model(node.func)]
+        made = [node.lineno for node in own if _is_arguments(_name(node.func))]
+        if models and made and min(models) < min(made):
+            return min(models), min(made)
+    return None
+
+
+def _within(scope: ast.AST) -> Iterator[ast.AST]:
+    """What a scope runs itself, not the functions in it."""
+    for node in ast.iter_child_nodes(scope):
+        if not isinstance(node, _SCOPES):
+            yield node
+            yield from _within(node)
 
 
 def _tree(text: str, path: str) -> ast.Module:

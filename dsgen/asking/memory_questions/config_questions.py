@@ -142,7 +142,7 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, optimizer=known)
     made: str | None = None
     if fixed["stage"] == _WHOLE and not _above(job, "training.zero_init"):
-        under, made = under_zero_init(training, source.beside.get(ZERO_INIT))
+        under, made = under_zero_init(training, source.beside.get(ZERO_INIT), told)
         training = attrs.evolve(training, zero_init=training.zero_init and under)
     asked = attrs.evolve(
         job,
@@ -167,7 +167,8 @@ def ask_config(job: Job, source: Source) -> Question:
     if program is not None and meant(program.value):
         said["optimizer"] = Said(training.optimizer, _stated(program))
     if made and not training.zero_init:
-        said["zero init"] = Said(False, _stated(source.beside[ZERO_INIT]))
+        flag = source.beside.get(ZERO_INIT)
+        said["zero init"] = Said(False, str(source.of) if flag is None or flag.value else _stated(flag))
     batch = source.beside.get(EVALUATION)
     if batch is not None and _whole(batch.value):
         said[EVALUATED] = Said(batch.value, _stated(batch))

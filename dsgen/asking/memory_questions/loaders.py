@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -15,6 +15,9 @@ from dsgen.linting.statements import Statement
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.layers import Origin, Override, Provenance, Rank
 from dsgen.shapes.profiles import Training
+
+if TYPE_CHECKING:
+    from dsgen.asking.training_arguments import TrainingArguments
 
 __all__ = [
     "BY_PROGRAM",
@@ -82,13 +85,19 @@ def program_of(question: Question) -> str | None:
     return next((name for name in named if name), None)
 
 
-def under_zero_init(training: Training, flag: Statement | None) -> tuple[bool, str | None]:
-    """Whether stage 3 makes the model under zero.Init, by what Accelerate is told; and what a person should know of it.
+def under_zero_init(
+    training: Training, flag: Statement | None, arguments: TrainingArguments | None = None
+) -> tuple[bool, str | None]:
+    """Whether stage 3 makes the model under zero.Init, by what Accelerate is told and by what the program does first;
+    and what a person should know of it.
 
     Args:
         training: How it is trained; its `transformers` tells which Accelerate runs.
         flag: The zero3_init_flag that a file says; None where none does.
+        arguments: Those of the program that trains.
     """
+    if arguments is not None and (late := arguments.loads_first):
+        return False, late
     if flag is None or flag.value:
         return True, None
     told = f"{flag.word.lstrip('-')} is false ({flag.name}:{flag.line})"
