@@ -109,6 +109,11 @@ class TrainingArguments(Value):
         return said_of_loading(self.file) if self.fields.get("method") != "qlora" else None
 
     @property
+    def framework(self) -> str | None:
+        """The framework whose program has such arguments, by the name of its target; None of any other."""
+        return programs.framework_of(self.values)
+
+    @property
     def evaluated(self) -> int | None:
         """Sequences of an evaluation's batch on one GPU; 0 where the program evaluates nothing, None: not known."""
         return programs.evaluates(self.values)

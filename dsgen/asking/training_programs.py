@@ -15,9 +15,9 @@ from dsgen.linting.python_programs import OF_PEFT
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["AXOLOTL", "LLAMA_FACTORY", "SWIFT", "TRL", "evaluates", "is_a_trainer", "kbit_fp32", "left_out", "loading",
-           "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows", "targets", "trained_whole",
-           "trains_embeddings", "with_defaults"]  # fmt: skip
+__all__ = ["AXOLOTL", "LLAMA_FACTORY", "SWIFT", "TRL", "evaluates", "framework_of", "is_a_trainer", "kbit_fp32",
+           "left_out", "loading", "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows", "targets",
+           "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
 
 AXOLOTL, LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -94,6 +94,12 @@ def program_of(values: Mapping[str, Any]) -> str | None:
 def is_a_trainer(values: Mapping[str, Any]) -> bool:
     """Whether they are of a program known, or of one of a person's own with the Trainer of transformers."""
     return program_of(values) is not None or _OF_TRAINER in values
+
+
+def framework_of(values: Mapping[str, Any]) -> str | None:
+    """The program whose arguments they are, as `--target` has it: of TRL's, and of one's own, the Trainer."""
+    program = program_of(values)
+    return program if program in (AXOLOTL, LLAMA_FACTORY, SWIFT) else "hf-trainer" if is_a_trainer(values) else None
 
 
 def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -317,6 +317,8 @@ def _unknown(kind: str, name: str) -> DsgenError:
         known[path.stem] = path.stem
     counted = _COUNTED.fullmatch(name.strip()) if kind == "hardware" else None
     number, card = (counted[1] or counted[4], counted[2] or counted[3]) if counted is not None else ("", name)
+    if number.isdigit() and card.isdigit() and int(card) < int(number):  # 4090x2
+        number, card = card, number
     told = _with_words(name, known.values()) if kind == "model" else ()
     alike = (*told, *nearest(card, known.values()), *nearest(card, known))  # names before aliases
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]

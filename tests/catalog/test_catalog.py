@@ -309,6 +309,8 @@ def test_a_card_is_known_by_the_name_that_its_driver_or_a_shop_gives_it(called: 
     [
         ("8xH100", "Say --hw h100-80g --gpus 8."),
         ("4 x A6000", "Say --hw rtxa6000-48g --gpus 4."),
+        ("2x4090", "Say --hw rtx4090-24g --gpus 2."),
+        ("4090x2", "Say --hw rtx4090-24g --gpus 2."),
         ("H100x8", "Say --hw h100-80g --gpus 8."),
         ("8xA100", "How many there are: --gpus 8."),
     ],

@@ -21,7 +21,13 @@ gradient_accumulation_steps: 8
 learning_rate: 1.0e-4
 bf16: true
 """
+TRAINER = """from transformers import AutoModelForCausalLM, TrainingArguments
+
+args = TrainingArguments(per_device_train_batch_size=1, gradient_checkpointing=True, bf16=True)
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-0.6B")
+"""
 CARD = ("--hw", "4090", "--gpus", "1")
+DEEPSPEED = ("--target", "deepspeed")
 
 
 @pytest.fixture
@@ -191,3 +197,22 @@ def test_a_program_in_a_scenario_s_place_is_told_where_it_goes(tmp_path: Path, m
     Path("train.py").write_text("TrainingArguments(bf16=True)\n")
 
     assert "--args train.py takes what it tells its trainer" in refused("plan", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "target"),
+    [
+        ("sft.yaml", QLORA, "llama-factory"),
+        ("axolotl.yaml", "base_model: Qwen/Qwen3-4B\nsequence_len: 2048\nmicro_batch_size: 1\n", "axolotl"),
+        ("train.py", TRAINER, "hf-trainer"),
+        ("trl.yaml", "model_name_or_path: Qwen/Qwen3-4B\nuse_peft: true\nlora_r: 8\n", "hf-trainer"),
+    ],
+)
+def test_needs_shows_the_code_of_the_program_whose_arguments_they_are(
+    sft: Path, name: str, text: str, target: str
+) -> None:
+    (sft.parent / name).write_text(text, encoding="utf-8")
+    shown, other = (" ".join(run("needs", "--args", name, *CARD, *more).out.split()) for more in ((), DEEPSPEED))
+
+    assert f"dsgen render --target {target} -o ds_config.json" in shown
+    assert "dsgen render --target deepspeed -o ds_config.json" in other
