@@ -29,6 +29,7 @@ from dsgen.linting.suppressions import Suppression, in_comments, quiet
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Finding, Severity
+from dsgen.targets.hf_accelerate import ACCELERATE
 from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["UNWRITTEN", "Excluded", "Linted", "check", "lint_files", "lint_one"]
@@ -150,7 +151,7 @@ def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings)
         document = reader.read(f"{text}\n", UNWRITTEN)
         program = said.target or targets.guess(document.config).name
         given = Source(document=document, target=program, guessed=said.target is None)
-        return check(given if said.arguments is None else _told(given, said.arguments), said)
+        return check(given if said.arguments is None else _told(given, said.arguments, said.target is not None), said)
     path = path_of(source)
     if Path(path).is_dir():
         raise mistake("it is a folder", must="it must be a config", where=path, code="unreadable")
@@ -215,7 +216,7 @@ def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_n
     if settings.target is not None:
         source = attrs.evolve(source, target=settings.target, guessed=False)
     if settings.arguments is not None:
-        source = _told(source, settings.arguments)
+        source = _told(source, settings.arguments, settings.target is not None)
     return attrs.evolve(check(source, settings), piped=piped)
 
 
@@ -230,8 +231,16 @@ def _no_config(name: str) -> DsgenError:
     )
 
 
-def _told(source: Source, path: str) -> Source:
+def _told(source: Source, path: str, asked: bool) -> Source:
     """A config with what the Trainer's arguments of a file settle; without another word the Trainer hands it over.
+
+    One in Accelerate's file too: it fills in, and compares, what `accelerate launch` has made of that file
+    (propagate_args_to_deepspeed of transformers 5.23, integrations/deepspeed.py).
+
+    Args:
+        source: The config.
+        path: The file of arguments.
+        asked: Whether a person says which program hands the config over.
 
     Raises:
         DsgenError: Arguments that cannot be read, or of a config that another program hands over.
@@ -240,7 +249,7 @@ def _told(source: Source, path: str) -> Source:
 
     if not isinstance(source.document.config, Mapping) or source.document.kind == "launch":
         return source
-    if source.guessed:
+    if source.guessed or (not asked and source.target == ACCELERATE.name):
         source = attrs.evolve(source, target=HF_TRAINER.name, guessed=False)
     check_program(source.target, path)
     return with_arguments(source, arguments_of(path))

@@ -110,6 +110,18 @@ def test_arguments_of_the_trainer_are_no_other_programs(tmp_path: Path) -> None:
         lint(config(2), arguments=arguments, target="deepspeed")
 
 
+def test_a_config_in_accelerate_s_file_is_compared_with_the_trainer_s_arguments(tmp_path: Path) -> None:
+    arguments = put(tmp_path, "a.yaml", "per_device_train_batch_size: 2\ngradient_accumulation_steps: 8\n")
+    launched = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: {}\n"
+    differs, agrees = (put(tmp_path, f"acc{steps}.yaml", launched.format(steps)) for steps in (4, 8))
+
+    [finding] = lint(differs, arguments=arguments).findings
+    assert (finding.rule, finding.line) == ("argument-disagrees", 4)
+    assert not lint(agrees, arguments=arguments).findings
+    with pytest.raises(DsgenError, match="handed over by accelerate"):
+        lint(differs, arguments=arguments, target="accelerate")
+
+
 def test_a_python_program_s_arguments_are_compared_where_they_stand(tmp_path: Path) -> None:
     text = 'größe = "é"; args = TrainingArguments(\n    bf16=True,  # é\n    per_device_train_batch_size=2)\n'
     program = put(tmp_path, "train.py", text)
