@@ -21,8 +21,9 @@ _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that
 
 
 def passed(path: str, missing: bool = True) -> tuple[dict[str, Any], str]:
-    """The arguments of the training that a launch script starts, and the file that has most of them: the script, or
-    the one it names (run_sft.py recipe.yaml, --config recipe.yaml); none where it starts several that differ.
+    """The arguments of the training that a launch script starts, and the file that has most of them: the script, the
+    one it names (run_sft.py recipe.yaml, --config recipe.yaml), or the Python program that it starts, where that makes
+    its arguments itself; none where it starts several that differ.
 
     Args:
         path: The script.
@@ -53,7 +54,14 @@ def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
     files = [named(one.value or "", path) for one in words if (one.value or "").endswith(_YAML)]
     file = next((str(one) for one in files if one is not None), None)
     said = {one.name: _typed(one.value) for one in start.arguments}
-    return ({**values_of(file), **said}, file) if file is not None else (said, path)
+    if file is not None:
+        return {**values_of(file), **said}, file
+    program = named(start.program, path) if start.program.endswith(_PYTHON) and _OF_TRAINER not in said else None
+    try:
+        own = values_of(str(program)) if program is not None else {}
+    except DsgenError:  # no Python, or several trainings
+        own = {}
+    return ({**own, **said}, str(program)) if _OF_TRAINER in own else (said, path)
 
 
 def values_of(path: str) -> dict[str, Any]:

@@ -72,6 +72,7 @@ class Started:
         arguments: Those of the program itself, in order.
         files: Names of files given without an option: `train.py args.json`.
         ranks: GPUs in all, and the option that says it; None where the launcher asks the machine or a host file.
+        program: The script that is started, as written; "" for a module and for a program that launches itself.
     """
 
     launcher: str
@@ -79,6 +80,7 @@ class Started:
     arguments: tuple[Passed, ...]
     files: tuple[Passed, ...]
     ranks: tuple[int, Passed] | None = None
+    program: str = ""
 
 
 def starts(text: str, name: str) -> tuple[Started, ...]:
@@ -131,7 +133,7 @@ def _launched(launcher: str, rest: list[Word]) -> Started | None:
         return None
     if rest[0].text in _MODULES and not options:
         return _python([Word("-m", rest[0].span), *rest])
-    return _made(launcher, options, rest[1:])
+    return _made(launcher, options, rest[1:], rest[0].text)
 
 
 def _python(rest: list[Word]) -> Started | None:
@@ -146,7 +148,7 @@ def _python(rest: list[Word]) -> Started | None:
             return _made("python", {}, rest[1:])
         if word.text == "-c":
             return None
-    return _made("python", {}, rest[1:]) if rest else None
+    return _made("python", {}, rest[1:], rest[0].text) if rest else None
 
 
 def _takes_value(launcher: str, name: str) -> bool:
@@ -156,11 +158,10 @@ def _takes_value(launcher: str, name: str) -> bool:
     return name not in _SWITCHES.get(launcher, ())
 
 
-def _made(launcher: str, options: Mapping[str, Passed], rest: list[Word]) -> Started:
+def _made(launcher: str, options: Mapping[str, Passed], rest: list[Word], program: str = "") -> Started:
     arguments, files = _arguments(rest)
-    return Started(
-        launcher=launcher, options=options, arguments=arguments, files=files, ranks=_ranks(launcher, options)
-    )
+    ranks = _ranks(launcher, options)
+    return Started(launcher=launcher, options=options, arguments=arguments, files=files, ranks=ranks, program=program)
 
 
 def _arguments(words: Iterable[Word]) -> tuple[tuple[Passed, ...], tuple[Passed, ...]]:
