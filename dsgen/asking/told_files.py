@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dsgen.asking import training_programs as programs
-from dsgen.asking.told_values import yaml_of
+from dsgen.asking.told_values import tops_of, yaml_of
 from dsgen.asking.training_arguments import MODELS, TrainingArguments
 from dsgen.frameworks.job_files import FILL_IN, keep_filled, yaml_value
 from dsgen.frameworks.trainers import OF_NO_PLAN, TRAINERS
 
-__all__ = ["filled", "filling"]
+__all__ = ["filled", "filling", "left_behind"]
 
 # How long a run lasts, and its schedule where that is left to the program; no plan depends on it.
 _EPOCHS = ("num_train_epochs", "num_epochs")
+_WRITTEN_ANYHOW = ("deepspeed", "output_dir", "do_train", "overwrite_output_dir")
+_NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 _SCHEDULE = ("lr_scheduler_type", "lr_scheduler", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio")
 
 
@@ -28,6 +31,27 @@ def filling(told: TrainingArguments, text: str) -> str:
     run = (*_EPOCHS, *(() if any(name in keys for name in _SCHEDULE) else _SCHEDULE))
     left = [name for name in run if name in told.values and name not in keys]
     return text + "".join(f"{name}: {yaml_value(told.values[name])}\n" for name in left)
+
+
+def left_behind(told: TrainingArguments, text: str) -> tuple[str, ...]:
+    """The arguments of a training file, in its order, that a file of the same program written for it says nothing of:
+    how it treats its data, where it writes, and else what no plan follows.
+
+    Args:
+        told: The training file.
+        text: The file that is written; empty is the answer for one of another program, or of none.
+    """
+    keys = {line.partition(":")[0]: None for line in text.splitlines()}
+    program = programs.program_of(keys)
+    if program is None or program != programs.program_of(told.values):
+        return ()
+    said = (*MODELS, *_EPOCHS, *_SCHEDULE, *_WRITTEN_ANYHOW)
+    return tuple(
+        name
+        for name, held in tops_of(told.file, told.values).items()
+        if name not in keys and name not in said and any(value not in _NOTHING for value in held.values())
+        if not any(told.follows(one) for one in held)
+    )
 
 
 def filled(told: TrainingArguments, target: str, scheduled: bool) -> Iterator[str]:

@@ -11,7 +11,17 @@ from dsgen.frameworks.job_files import yaml_value
 from dsgen.linting.launch_files import Started
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["FILES", "SCRIPTS", "computed_of", "lines_of", "passed", "said_of_loading", "values_of", "yaml_of"]
+__all__ = [
+    "FILES",
+    "SCRIPTS",
+    "computed_of",
+    "lines_of",
+    "passed",
+    "said_of_loading",
+    "tops_of",
+    "values_of",
+    "yaml_of",
+]
 
 _PLAIN, _PYTHON = (".yaml", ".yml"), ".py"
 _YAML = (*_PLAIN, ".json")
@@ -73,6 +83,23 @@ def values_of(path: str) -> dict[str, Any]:
 
         return told_by(read_text(Path(path)), path)
     return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+
+
+def tops_of(path: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The names at the top of a file -> the arguments that they hold; a program and a script have but those.
+
+    Args:
+        path: The file.
+        values: Every argument of it.
+    """
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    if not path.endswith(_YAML):
+        return {name: {name: value} for name, value in values.items()}
+    tops: dict[str, dict[str, Any]] = {}
+    for entry in entries(read_text(Path(path)), path):
+        tops.setdefault(entry.path.partition(".")[0], {})[entry.path.rpartition(".")[2]] = entry.value
+    return tops
 
 
 def lines_of(path: str) -> dict[str, int]:

@@ -113,6 +113,11 @@ class TrainingArguments(Value):
         """The framework whose program has such arguments, by the name of its target; None of any other."""
         return programs.framework_of(self.values)
 
+    def follows(self, name: str) -> bool:
+        """Whether a plan follows an argument, so that what is written for the program says it in its own words."""
+        other = programs.with_defaults({key: value for key, value in self.values.items() if key != name})
+        return dict(_fields(other, self.base)) != self.fields
+
     @property
     def evaluated(self) -> int | None:
         """Sequences of an evaluation's batch on one GPU; 0 where the program evaluates nothing, None: not known."""

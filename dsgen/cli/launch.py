@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import arguments_option, filled_by, idle, job_from, scenario_options
+from dsgen.cli.options import arguments_option, filled_by, idle, job_from, say_left_behind, scenario_options
 from dsgen.cli.terminal import emit
 from dsgen.shapes.errors import mistake
 
@@ -116,6 +116,8 @@ def command(
     if name := written.unfilled_file:
         texts = ((file, filled_by(arguments, file.text) if file.name == name else file.text) for file in written.files)
         written = attrs.evolve(written, files=tuple(attrs.evolve(file, text=text) for file, text in texts))
+    for file in written.files:
+        say_left_behind(arguments, file.name, file.text)
     if dry_run:
         emit(dry_text(written, wishes.folder), "launch")
         return OK

@@ -29,6 +29,7 @@ __all__ = [
     "option_of",
     "question_from",
     "run_from",
+    "say_left_behind",
     "scenario_from",
     "scenario_options",
     "target_option",
@@ -224,6 +225,24 @@ def filled_by(arguments: str | None, text: str) -> str:
     from dsgen.asking.training_arguments import read_arguments
 
     return filling(read_arguments(arguments), text)
+
+
+def say_left_behind(arguments: str | None, name: str, text: str) -> None:
+    """Warn of what a file for a training program does not say, and the file of arguments does.
+
+    Args:
+        arguments: The file of arguments, where there is one.
+        name: The file that is written.
+        text: What it says.
+    """
+    if arguments is None:
+        return
+    from dsgen.asking.told_files import left_behind
+    from dsgen.asking.training_arguments import read_arguments
+
+    if left := left_behind(read_arguments(arguments), text):
+        told = f"{name} leaves out what {arguments} also says: {', '.join(left)}; copy what your run needs"
+        click.echo(f"warning: {told}", err=True)
 
 
 def arguments_option(function: F) -> F:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dsgen.cli.options import arguments_option, filled_by, idle, job_from, scenario_options
+from dsgen.cli.options import arguments_option, filled_by, idle, job_from, say_left_behind, scenario_options
 from dsgen.cli.terminal import emit
 
 if TYPE_CHECKING:
@@ -144,7 +144,9 @@ def _hand_over(files: JobFiles, output: str | None, force: bool, arguments: str 
     _put(first.text, output)
     for path, item in zip(paths, rest, strict=True):
         text = filled_by(arguments, item.text)
-        _put(text if force else keep_filled(there(path), text), path)
+        text = text if force else keep_filled(there(path), text)
+        say_left_behind(arguments, path, text)
+        _put(text, path)
     return tuple(paths)
 
 

@@ -131,6 +131,32 @@ def test_a_file_for_the_program_has_what_the_file_of_arguments_says(sft: Path) -
     assert "FILL_IN" not in told
 
 
+LEFT = "trust_remote_code: true\nplot_loss: false\nfreeze_vision_tower: true\nflash_attn: fa2\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("render", "--target", "llama-factory", "-o", "ds.json", "-q"), "ds.llama_factory.yaml"),
+        (("launch", "--target", "llama-factory", "--with", "torchrun", "-o", "run"), "llama_factory.yaml"),
+    ],
+)
+def test_what_a_file_for_the_same_program_leaves_out_is_said(sft: Path, words: tuple[str, ...], name: str) -> None:
+    """Not what a plan follows and writes by another name, nor what is switched off."""
+    sft.write_text(f"{QLORA}{DATA}{LEFT}", encoding="utf-8")
+
+    done = run(words[0], "--args", "sft.yaml", *CARD, *words[1:])
+
+    said = "leaves out what sft.yaml also says: trust_remote_code, freeze_vision_tower; copy what your run needs"
+    assert f"warning: {name} {said}" in done.err
+
+
+def test_of_another_program_nothing_is_left_out(sft: Path) -> None:
+    sft.write_text(f"{QLORA}{LEFT}", encoding="utf-8")
+
+    assert "leaves out" not in run("render", "--args", "sft.yaml", *CARD, "--target", "axolotl", "-o", "ds.json").err
+
+
 def test_of_another_program_it_has_the_model_and_what_is_open_says_so(sft: Path) -> None:
     run("render", "--args", "sft.yaml", *CARD, "--target", "axolotl", "-o", "ds.json", "-q")
     told = Path("ds.axolotl.yaml").read_text(encoding="utf-8")
