@@ -79,9 +79,10 @@ def values_of(path: str) -> dict[str, Any]:
     from dsgen.documents.yaml.reader import entries, read_text
 
     if path.endswith(_PYTHON):
-        from dsgen.linting.python_programs import told_by  # most files are no programs
+        from dsgen.linting.python_programs import never_evaluates, told_by  # most files are no programs
 
-        return told_by(read_text(Path(path)), path)
+        text = read_text(Path(path))
+        return {**({"eval_strategy": "no"} if never_evaluates(text, path) else {}), **told_by(text, path)}
     return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
 
 

@@ -14,7 +14,7 @@ from dsgen.documents.document import Document, TextPlace
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Span
 
-__all__ = ["CONFIG_OF_TRL", "OF_PEFT", "computed_in", "document", "loaded_first", "told_by"]
+__all__ = ["CONFIG_OF_TRL", "OF_PEFT", "computed_in", "document", "loaded_first", "never_evaluates", "told_by"]
 
 CONFIG_OF_TRL = "trl_config"  # under which the arguments say whose they are: SFT, DPO ...
 OF_PEFT = "peft_config"  # under which they say that a LoraConfig of the program's own makes the adapters
@@ -28,6 +28,8 @@ _DEFAULTS = {
     "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "max_grad_norm": 1.0,
 }  # fmt: skip
 _DTYPES = ("bf16", "fp16")
+# Arguments of the Trainer that say whether it evaluates, and its methods that do.
+_EVALUATION, _EVALUATING = ("eval_strategy", "evaluation_strategy", "do_eval"), ("evaluate", "predict")
 _OPEN = object()  # a value that only running the program would tell
 # Keyword of LoraConfig -> the argument that programs have for it.
 _ADAPTERS = {
@@ -154,6 +156,19 @@ def loaded_first(text: str, path: str) -> tuple[int, int] | None:
         if models and made and min(models) < min(made):
             return min(models), min(made)
     return None
+
+
+def never_evaluates(text: str, path: str) -> bool:
+    """Whether a program makes the Trainer's arguments, which evaluate nothing by default, and nothing of it evaluates:
+    its arguments do not say when, none are unpacked into them, and it calls no evaluation itself.
+
+    Raises:
+        DsgenError: As `told_by`, where it is no Python.
+    """
+    calls = [node for node in ast.walk(_tree(text, path)) if isinstance(node, ast.Call)]
+    words = [word.arg for call in calls if _is_arguments(_name(call.func)) for word in call.keywords]
+    asked = any(word in (None, *_EVALUATION) for word in words)
+    return bool(words) and not asked and not any(_name(call.func) in _EVALUATING for call in calls)
 
 
 def _within(scope: ast.AST) -> Iterator[ast.AST]:

@@ -9,6 +9,7 @@ from command_line import run
 
 import dsgen
 from dsgen.asking.memory_questions import EVALUATED, Question, answer, ask, ask_config
+from dsgen.asking.training_arguments import beside
 from dsgen.cli import main
 from dsgen.linting import config_reader
 
@@ -113,3 +114,28 @@ def test_the_option_is_heard(size: str | None, warned: bool, capsys: pytest.Capt
     assert ("evaluation of" in err) is warned
     assert ("the Trainer's default" in out) is (size is None)
     assert ("evaluate" in out) is (size != "0")
+
+
+ARGUMENTS = "args = TrainingArguments(per_device_train_batch_size=1{})\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sequences"),
+    [
+        (ARGUMENTS.format(""), 0),
+        (ARGUMENTS.format(', eval_strategy="no"'), 0),
+        (ARGUMENTS.format(', eval_strategy="steps"'), 8),
+        (ARGUMENTS.format(", eval_strategy=when"), 8),
+        (ARGUMENTS.format(", do_eval=True"), 8),
+        (ARGUMENTS.format(", **others"), 8),
+        (ARGUMENTS.format("") + "trainer.evaluate()\n", 8),
+        (ARGUMENTS.format(", per_device_eval_batch_size=4"), 4),
+    ],
+)
+def test_a_program_of_the_trainers_evaluates_where_its_arguments_or_itself_say_so(text: str, sequences: int) -> None:
+    Path("train.py").write_text(text)
+    source, _ = beside(config_reader.read("ds.json"), "train.py")
+    question = ask_config(dsgen.job(WANTED), source)
+
+    assert question.evaluated == sequences
+    assert evaluated(question) == ([f"evaluate {sequences} sequences"] if sequences else [])
