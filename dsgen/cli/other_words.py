@@ -57,6 +57,7 @@ _OTHERS: dict[str, tuple[str, ...]] = {
     "dtype": ("--precision bf16",),
     "mixed-precision": ("--precision bf16",),
     "json": ("--format json",),
+    "html": ("--format html",),
     "zero": ("--zero-stage N",),
     "stage": ("--zero-stage N",),
     "ds-stage": ("--zero-stage N",),
@@ -112,6 +113,7 @@ _OTHERS: dict[str, tuple[str, ...]] = {
     "config-file": ("--config FILE",),
     "output-dir": ("-o FILE",),
 }
+_OUTPUTS = ("o", "out", "output", "output-file")  # of a command that writes no file
 
 
 _SEQUENCES = "sequences are not cut among GPUs (Ulysses, ALST); --chunked-loss, --checkpointing full and --tp make room"
@@ -146,6 +148,8 @@ def _renamed(error: click.NoSuchOption) -> str:
     if not meant:
         dashes = f"--{name}"
         meant = [dashes] if dashes in known else []
+    if not meant and name in _OUTPUTS and not {"-o", "--output"} & known:
+        return f"No such option {error.option_name!r}: it prints, and > FILE keeps what it prints."
     if not meant and name in _UNPLANNED:
         return f"No such option {error.option_name!r}: {_UNPLANNED[name]}."
     if not meant:

@@ -22,6 +22,7 @@ from dsgen.cli import COMMANDS, cli, other_words
         ("--num-gpus", "--gpus N"),
         ("--lora", "--method lora"),
         ("--json", "--format json"),
+        ("--html", "--format html"),
         ("--vram", "--gpu-memory SIZE"),
         ("--deepspeed-config", "--config FILE"),
     ],
@@ -63,6 +64,15 @@ def test_a_parallelism_that_no_plan_has_is_named(option: str, told: str) -> None
     answer = refused("plan", *MAIN, option, "8")
     assert f"No such option '{option}': {told}" in answer
     assert "Did you mean" not in answer
+
+
+@pytest.mark.parametrize("option", ["-o", "--output", "--out"])
+@pytest.mark.parametrize("command", ["plan", "memory", "needs"])
+def test_a_command_that_writes_no_file_is_kept_by_the_shell(command: str, option: str) -> None:
+    told = refused(command, *MAIN, option, "plan.html")
+
+    assert f"No such option '{option}': it prints, and > FILE keeps what it prints.\n" in told
+    assert "keeps what it prints" not in refused("simulate", *MAIN, "--out", "run.html")
 
 
 def test_gpus_of_a_command_that_has_none_are_its_world_size() -> None:
