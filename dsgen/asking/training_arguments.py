@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from dsgen.asking import training_programs as programs
-from dsgen.asking.told_adapters import adapters
+from dsgen.asking.told_adapters import FOLLOWED, TARGETS, adapters
 from dsgen.asking.told_schedules import STEPS, defaults, said_of, schedule
 from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, said_of_loading, values_of
 from dsgen.asking.uncounted_arguments import uncounted
@@ -98,8 +98,17 @@ class TrainingArguments(Value):
     @property
     def runs(self) -> dict[str, Any]:
         """The fields, and what runs where the file leaves out what a plan would choose; a script may say more."""
-        left = programs.left_out(self.values) if self.file.endswith(FILES) else {}
+        left = programs.left_out(self.values, computed_of(self.file)) if self.file.endswith(FILES) else {}
         return {**left, **self.fields, **({"zero_init": False} if self.loads_first else {})}
+
+    def runs_on(self, architecture: str) -> dict[str, Any]:
+        """The same on a model that the file does not name, whose type says which matrices peft gives adapters to."""
+        runs = self.runs
+        named = (
+            "method" not in runs or "lora_targets" in runs or any(name in computed_of(self.file) for name in TARGETS)
+        )
+        targets = None if named else programs.targets_of(self.values, architecture)
+        return {**runs, **({"lora_targets": targets} if targets is not None else {})}
 
     @property
     def loads_first(self) -> str | None:
@@ -115,8 +124,9 @@ class TrainingArguments(Value):
 
     def follows(self, name: str) -> bool:
         """Whether a plan follows an argument, so that what is written for the program says it in its own words."""
-        other = programs.with_defaults({key: value for key, value in self.values.items() if key != name})
-        return dict(_fields(other, self.base)) != self.fields
+        others = {key: value for key, value in self.values.items() if key != name}
+        computed = computed_of(self.file)
+        return dict(_fields(programs.with_defaults(others, computed), self.base, computed)) != self.fields
 
     @property
     def evaluated(self) -> int | None:
@@ -136,6 +146,8 @@ class TrainingArguments(Value):
 
     def _refused(self) -> Iterator[str]:
         """Adapters of no matrices that anybody names, peft included."""
+        if any(name in computed_of(self.file) for name in TARGETS):
+            return
         kind = programs.refused_by_peft(self.values, self.base)
         if kind is not None and "method" in self.fields and "lora_targets" not in self.fields:
             yield (
@@ -145,7 +157,9 @@ class TrainingArguments(Value):
 
     def _computed(self) -> Iterator[str]:
         """What a plan follows and a Python program computes."""
-        names = [name for name in computed_of(self.file) if name in (*_COUNTS, *_LENGTHS, *_FOLLOWED, *STEPS)]
+        names = [
+            name for name in computed_of(self.file) if name in (*_COUNTS, *_LENGTHS, *_FOLLOWED, *STEPS, *FOLLOWED)
+        ]
         if names:
             yield f"{self.file} computes {', '.join(names)}, which only running it would tell: left to dsgen"
 
@@ -249,12 +263,12 @@ def _told(values: Mapping[str, Any], path: str, model: str | None = None) -> Tra
                 "activation_offloading: true beside it for one that moves them as TRL does.",
                 code="refused",
             )
-    recomputes = values.get("gradient_checkpointing")
+    recomputes, computed = values.get("gradient_checkpointing"), computed_of(path)
     if values.get(_OFFLOADED) is True:
         must = "it is counted beside gradient_checkpointing: true alone"
         if values.get("adapter"):
             must = "not counted: Axolotl recomputes nothing of adapters then, and moves all that blocks keep"
-        if values.get("adapter") or programs.with_defaults(values).get("gradient_checkpointing") is not True:
+        if values.get("adapter") or programs.with_defaults(values, computed).get("gradient_checkpointing") is not True:
             raise mistake(f"{_OFFLOADED} is true", must=must, where=path, code="refused")
     if isinstance(recomputes, str) and recomputes not in (*_SWITCHES, *_OFFLOADS["gradient_checkpointing"]):
         raise mistake(
@@ -271,7 +285,7 @@ def _told(values: Mapping[str, Any], path: str, model: str | None = None) -> Tra
             todo="Write false to one: bf16 is for GPUs since Ampere, fp16 for older ones.",
             code="contradiction",
         )
-    fields = dict(_fields(programs.with_defaults(values), model or _model(values)))
+    fields = dict(_fields(programs.with_defaults(values, computed), model or _model(values), computed))
     if not fields:
         raise mistake(
             "it has no argument that a plan follows",
@@ -317,7 +331,7 @@ def beside(source: Source, path: str | None) -> tuple[Source, TrainingArguments 
     return attrs.evolve(source, of=path, beside={**source.beside, **said}), told
 
 
-def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str, Any]]:
+def _fields(values: Mapping[str, Any], model: str | None, computed: Container[str] = ()) -> Iterator[tuple[str, Any]]:
     for name, field in _COUNTS.items():
         if _is_count(values.get(name)):
             yield field, values[name]
@@ -340,7 +354,7 @@ def _fields(values: Mapping[str, Any], model: str | None) -> Iterator[tuple[str,
     if asked:
         yield "attention", asked[0]
     yield from ((name, True) for name in programs.shares_rows(values) if asked[:1] in ([], ["flash"]))
-    yield from adapters(values, model)
+    yield from adapters(values, model, computed)
     if how := programs.loading(values):
         yield "loading", how
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)

@@ -7,7 +7,7 @@ sft_config.py and scripts/sft.py; peft 0.21 utils/constants.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsgen import catalog
@@ -17,7 +17,7 @@ from dsgen.shapes.errors import DsgenError
 
 __all__ = ["AXOLOTL", "LLAMA_FACTORY", "SWIFT", "TRL", "evaluates", "framework_of", "is_a_trainer", "kbit_fp32",
            "left_out", "loading", "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows", "targets",
-           "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
+           "targets_of", "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
 
 AXOLOTL, LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -78,6 +78,11 @@ _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
     SWIFT: {"micro_batch": 1},
     AXOLOTL: {"checkpointing": "none"},
 }
+_ARGUMENTS = {
+    "micro_batch": _OF_TRAINER,
+    "accumulation": "gradient_accumulation_steps",
+    "checkpointing": "gradient_checkpointing",
+}
 _OF_A_TRAINER = {**_BATCH, "checkpointing": "none"}
 # Modules that are trained whole beside adapters: Axolotl and TRL, peft and ms-swift, LLaMA-Factory; and the input
 # embeddings and output heads among them.
@@ -102,13 +107,20 @@ def framework_of(values: Mapping[str, Any]) -> str | None:
     return program if program in (AXOLOTL, LLAMA_FACTORY, SWIFT) else "hf-trainer" if is_a_trainer(values) else None
 
 
-def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All arguments, those that the program sets by itself too."""
+def with_defaults(values: Mapping[str, Any], computed: Container[str] = ()) -> dict[str, Any]:
+    """All arguments, those that the program sets by itself too.
+
+    Args:
+        values: Its arguments.
+        computed: Names of others, which only running the program would tell.
+    """
     program = program_of(values)
     default = {
         name: value
         for name, value in _DEFAULTS.get(program or "", {}).items()
-        if not any(other in values for other in next((same for same in _SAME if name in same), (name,)))
+        if not any(
+            other in values or other in computed for other in next((same for same in _SAME if name in same), (name,))
+        )
     }
     merged = {**default, **values}
     return {**merged, **dict(_recomputes(program, merged))}
@@ -195,6 +207,11 @@ def targets(values: Mapping[str, Any], model: str | None) -> list[str] | None:
     return [*_OF_PEFT.get(_left_to_peft(values, model) or "", ())] or None
 
 
+def targets_of(values: Mapping[str, Any], architecture: str) -> list[str] | None:
+    """The same of a model of which the type is known, and not the name."""
+    return [*_OF_PEFT.get(architecture, ())] or None if _leaves_to_peft(values) else None
+
+
 def refused_by_peft(values: Mapping[str, Any], model: str | None) -> str | None:
     """The model's type, of which peft has no matrices where nobody names any; None where it has, or it is not known."""
     kind = _left_to_peft(values, model)
@@ -203,7 +220,7 @@ def refused_by_peft(values: Mapping[str, Any], model: str | None) -> str | None:
 
 def _left_to_peft(values: Mapping[str, Any], model: str | None) -> str | None:
     """The type of a model whose matrices peft chooses, where it is known."""
-    if model is None or (program_of(values) != TRL and OF_PEFT not in values):
+    if model is None or not _leaves_to_peft(values):
         return None
     try:
         layer = catalog.find("model", model).layer
@@ -213,12 +230,21 @@ def _left_to_peft(values: Mapping[str, Any], model: str | None) -> str | None:
     return types[-1] if types else None
 
 
-def left_out(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Field of a scenario -> what the program does where its file says nothing, and a plan would choose."""
+def _leaves_to_peft(values: Mapping[str, Any]) -> bool:
+    """Whether peft chooses the matrices where nobody names any."""
+    return program_of(values) == TRL or OF_PEFT in values
+
+
+def left_out(values: Mapping[str, Any], computed: Container[str] = ()) -> Mapping[str, Any]:
+    """Field of a scenario -> what the program does where its file says nothing, and a plan would choose.
+
+    Args:
+        values: Its arguments.
+        computed: Names of others, which only running the program would tell.
+    """
     program = program_of(values)
-    if program is None:
-        return _OF_A_TRAINER if _OF_TRAINER in values else {}
-    return _LEFT_OUT[program]
+    left = _LEFT_OUT[program] if program is not None else _OF_A_TRAINER if _OF_TRAINER in values else {}
+    return {field: value for field, value in left.items() if _ARGUMENTS[field] not in computed}
 
 
 def evaluates(values: Mapping[str, Any]) -> int | None:

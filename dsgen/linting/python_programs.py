@@ -41,6 +41,7 @@ _ADAPTERS = {
     "use_dora": "use_dora",
 }
 _RANK = 8  # of a LoraConfig that says none
+_OF_BASE = ("LoraConfig", "BitsAndBytesConfig")
 _BASE = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
 _LOADED = ("attn_implementation", "dtype", "torch_dtype")
 _PATH = "pretrained_model_name_or_path"
@@ -71,7 +72,7 @@ def told_by(text: str, path: str) -> dict[str, Any]:
         said = {**_known(_of_call(name, node, constants)), **said}
     if trained and (own := trained[0][0].removesuffix(_CONFIG)) in _OF_TRL:
         said[CONFIG_OF_TRL] = own
-        said.setdefault("use_peft", "lora_r" in said)
+        said.setdefault("use_peft", OF_PEFT in said)
         if any(name == "from_pretrained" for name, _ in calls):  # transformers takes the type of the checkpoint
             said.setdefault("dtype", "auto")
     inner = [value for value in said.values() if isinstance(value, dict)]  # as those of a file, whatever their section
@@ -124,16 +125,17 @@ def _left_out(calls: Sequence[ast.Call]) -> Iterator[tuple[str, Any]]:
 
 
 def computed_in(text: str, path: str) -> tuple[str, ...]:
-    """The arguments of the trainer that only running the program would tell.
+    """The arguments of the trainer, and of adapters and their base, that only running the program would tell.
 
     Raises:
         DsgenError: As `told_by`, where it is no Python.
     """
     tree = _tree(text, path)
     constants = dict(_constants(tree))
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_arguments(_name(node.func)))
-    told = (pair for node in calls for pair in _keywords(node, constants).items())
-    return tuple(dict.fromkeys(name for name, value in told if value is _OPEN))
+    calls = [(_name(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    told = [pair for name, node in calls if _is_arguments(name) for pair in _keywords(node, constants).items()]
+    others = (pair for name, node in calls if name in _OF_BASE for pair in _of_call(name, node, constants).items())
+    return tuple(dict.fromkeys(name for name, value in (*told, *others) if value is _OPEN))
 
 
 def loaded_first(text: str, path: str) -> tuple[int, int] | None:

@@ -170,13 +170,13 @@ def _with_arguments(said: Scenario, arguments: TrainingArguments, config: Mappin
     """What the arguments say, below what a person says; their optimizer is made where the config has none."""
     origin, runs = Origin(arguments.file), bool(config.get("optimizer"))
     left = {field for field, key in _SAID.values() if config.get(key) == "auto"}  # what the program fills in by itself
+    method = {name: ScenarioValue(value, origin) for name, value in arguments.fields.items() if name == "method"}
+    usual = assemble(scenarios.layers(attrs.evolve(said, fields={**method, **said.fields})), said.deepspeed)
     told = {
         name: value
-        for name, value in arguments.runs.items()
+        for name, value in arguments.runs_on(usual.model.architecture).items()
         if (name in arguments.fields or name not in _KEYED or name in left) and not (name == "optimizer" and runs)
     }
-    method = {name: ScenarioValue(value, origin) for name, value in told.items() if name == "method"}
-    usual = assemble(scenarios.layers(attrs.evolve(said, fields={**method, **said.fields})), said.deepspeed)
     fields = {
         name: ScenarioValue(value, origin)
         for name, value in told.items()

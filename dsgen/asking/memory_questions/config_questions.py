@@ -126,7 +126,7 @@ def ask_config(job: Job, source: Source) -> Question:
     subject = _subject(job, source)
     _check_stage(subject)
     told = of_naming_file(source.of)
-    arguments: Mapping[str, Any] = told.runs if told is not None else {}
+    arguments: Mapping[str, Any] = told.runs_on(job.model.architecture) if told is not None else {}
     fixed, by = _fixed(subject, job, arguments, source.of)
     wishes = {name: _WISHES[name](value) for name, value in arguments.items() if name in _WISHES}
     wishes = {name: value for name, value in wishes.items() if not _above(job, f"training.{name}")}
