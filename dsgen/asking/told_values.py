@@ -27,6 +27,7 @@ _PLAIN, _PYTHON = (".yaml", ".yml"), ".py"
 _YAML = (*_PLAIN, ".json")
 FILES, SCRIPTS = (*_YAML, _PYTHON), (".sh", ".bash", ".slurm", ".sbatch")  # endings of their names
 _WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
+_INLINE = "deepspeed"  # the section of a training file that holds a config
 _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
 
 
@@ -83,7 +84,8 @@ def values_of(path: str) -> dict[str, Any]:
 
         text = read_text(Path(path))
         return {**({"eval_strategy": "no"} if never_evaluates(text, path) else {}), **told_by(text, path)}
-    return {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+    told = (entry for entry in entries(read_text(Path(path)), path) if _is_argument(entry.path))
+    return {entry.path.rpartition(".")[2]: entry.value for entry in told}
 
 
 def tops_of(path: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -98,7 +100,7 @@ def tops_of(path: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     if not path.endswith(_YAML):
         return {name: {name: value} for name, value in values.items()}
     tops: dict[str, dict[str, Any]] = {}
-    for entry in entries(read_text(Path(path)), path):
+    for entry in filter(lambda one: _is_argument(one.path), entries(read_text(Path(path)), path)):
         tops.setdefault(entry.path.partition(".")[0], {})[entry.path.rpartition(".")[2]] = entry.value
     return tops
 
@@ -114,7 +116,8 @@ def lines_of(path: str) -> dict[str, int]:
 
         program = python_programs.document(read_text(Path(path)), path)
         return {name: program.position(program.span(name).start)[0] for name in program.places}
-    return {entry.path.rpartition(".")[2]: entry.line for entry in entries(read_text(Path(path)), path)}
+    told = (entry for entry in entries(read_text(Path(path)), path) if _is_argument(entry.path))
+    return {entry.path.rpartition(".")[2]: entry.line for entry in told}
 
 
 def computed_of(path: str) -> tuple[str, ...]:
@@ -152,6 +155,11 @@ def yaml_of(path: str, values: Mapping[str, Any]) -> str:
         return read_text(Path(path))
     plain = {name: value for name, value in values.items() if isinstance(value, (str, int, float))}
     return "".join(f"{name}: {yaml_value(value)}\n" for name, value in plain.items())
+
+
+def _is_argument(path: str) -> bool:
+    """Whether a path of a file is none of the config that stands in it."""
+    return _INLINE not in path.split(".")[:-1]
 
 
 def _typed(text: str | None) -> Any:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document
 from dsgen.documents.misreadings import misread
-from dsgen.linting import sources
+from dsgen.linting import sources, wrapped_configs
 from dsgen.linting.sources import STDIN, Source
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Fault
@@ -45,10 +47,17 @@ def read(path: str, *, target: str | None = None, bare: bool = False) -> Source:
         for rule, fault in held[0].document.faults:
             if rule == "duplicate-key":
                 raise _at(held[0].document, fault, must="a key stands once: DeepSpeed refuses duplicates")
-        return held[0]
+        return _with_arguments(held[0])
     for item, fault in _fatal(listed) if not held else ():
         raise _at(item.document, fault)
     raise _none(path, listed, held)
+
+
+def _with_arguments(source: Source) -> Source:
+    """A config that stands in a file of its program's arguments, with that file as the one that names it."""
+    whole = source.document.whole
+    inside = whole is not None and source.of is None and wrapped_configs.is_training(whole.config)
+    return attrs.evolve(source, of=source.document.name) if inside else source
 
 
 def for_deepspeed(source: Source) -> dict[str, Any]:

@@ -20,6 +20,7 @@ __all__ = ["change_lines", "data", "text"]
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _NUMBERS = 28  # columns of the three numbers behind a change
 _NO_OFFLOAD = ("optimizer on the GPU: no offload", "parameters on the GPU: no offload")
+_NO_WORD = "Accelerate's file has no word for it, a config that its deepspeed_config_file names has"
 _UNSEEN = 0.005  # a gain or a loss that shows as nothing
 _BATCH = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
 _WIDEST = 90  # columns of a change's words; beyond it the numbers are too far away to be read with them
@@ -168,7 +169,10 @@ def _written(one: Speedup) -> Iterator[str]:
     """What to write, with the line that says it now."""
     for key, value in one.keys.items():
         place = f" ({one.where[key]})" if key in one.where else ""
-        yield f"without {key}{place}" if value is None else f"{key}: {json.dumps(value)}{place}"
+        name = one.names.get(key, key)
+        if name is None:
+            name, place = key, f" ({_NO_WORD})"
+        yield f"without {name}{place}" if value is None else f"{name}: {json.dumps(value)}{place}"
 
 
 def data(answer: Speedups) -> dict[str, Any]:
@@ -186,7 +190,7 @@ def data(answer: Speedups) -> dict[str, Any]:
 
 
 def _speedup(one: Speedup) -> dict[str, Any]:
-    return {**_change(one), "where": dict(one.where), "after": candidate_data(one.after)}
+    return {**_change(one), "where": dict(one.where), "names": dict(one.names), "after": candidate_data(one.after)}
 
 
 def _change(one: Speedup) -> dict[str, Any]:

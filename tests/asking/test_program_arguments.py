@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import attrs
 import pytest
+from command_line import run
 
 import dsgen
 from dsgen.asking.memory_questions import ask_config
@@ -13,7 +16,9 @@ from dsgen.asking.plan_questions.speedups import Speedup, Speedups, speedups
 from dsgen.asking.training_arguments import beside
 from dsgen.documents.document import unwritten
 from dsgen.documents.hjson.reader import read
+from dsgen.linting import config_reader
 from dsgen.linting.sources import Source
+from dsgen.report import speedups as report
 
 AUTO = {
     "train_micro_batch_size_per_gpu": "auto",
@@ -82,3 +87,50 @@ def test_what_a_config_fixes_is_changed_at_both_places_for_the_trainer_compares_
         micro = one.after.strategy.micro_batch
         assert one.keys["train_micro_batch_size_per_gpu"] == micro
         assert any(f"per_device_train_batch_size={micro} (TrainingArguments)" in said for said in one.programs)
+
+
+LAUNCHED = """distributed_type: DEEPSPEED
+deepspeed_config:
+  zero_stage: 3
+  offload_optimizer_device: cpu
+mixed_precision: bf16
+num_processes: 8
+"""
+
+
+def test_what_accelerate_s_file_has_a_word_for_is_said_by_it(tmp_path: Path) -> None:
+    file = tmp_path / "acc.yaml"
+    file.write_text(LAUNCHED)
+    job = dsgen.job({"hw": "a100-80g", "model": "1b", "checkpointing": "full"})
+    told = speedups(ask_config(job, config_reader.read(str(file))))
+
+    text = " ".join(report.text(told).split())
+    assert f"without deepspeed_config.offload_optimizer_device ({file}:4)" in text
+    names = {key: name for one in every(told) for key, name in one.names.items()}
+    assert names["zero_optimization.stage"] == "deepspeed_config.zero_stage"
+    unsaid = [one for one in every(told) if None in one.names.values()]
+    assert unsaid
+    (speedup, *_) = unsaid
+    (key, *_) = (key for key, name in speedup.names.items() if name is None)
+    only = attrs.evolve(told, changes=(speedup,), together=None, tried=())
+    shown = " ".join(report.text(only).split())
+    assert f"{key}: {json.dumps(speedup.keys[key])} (Accelerate's file has no word for it, a config that its" in shown
+
+
+def test_a_config_inside_a_training_file_has_its_arguments_and_its_model(tmp_path: Path) -> None:
+    file = tmp_path / "axolotl.yaml"
+    file.write_text(
+        "base_model: Qwen/Qwen3-0.6B\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\nsequence_len: 1024\n"
+        "gradient_checkpointing: true\ndeepspeed:\n  train_micro_batch_size_per_gpu: auto\n"
+        "  gradient_accumulation_steps: auto\n  bf16: {enabled: true}\n  zero_optimization: {stage: 3}\n"
+    )
+
+    done = run("plan", "--config", str(file), "--hw", "a100-40g")
+
+    assert done.code == 0, done.err
+    assert " ".join(done.out.split()).startswith(
+        "qwen3-0.6b on 8 a100-40g: ZeRO-3, checkpointing, micro-batch 2 x 8 GPUs x accumulation 4 = 64, 1024 tokens"
+    )
+    assert re.search(
+        rf"deepspeed\.zero_optimization\.stage: \d \({re.escape(str(file))}:10\)", " ".join(done.out.split())
+    )

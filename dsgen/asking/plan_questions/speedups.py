@@ -44,6 +44,8 @@ class Speedup:
         keys: DeepSpeed's key -> the value to write; None where it is to be left out.
         programs: What the program must do besides.
         where: DeepSpeed's key -> where the config says it now, "ds.json:7"; only those that a file writes.
+        names: DeepSpeed's key -> what the file calls it that the config is a part of, or is made from: Accelerate's
+            deepspeed_config.zero_stage; None where it has no word for it.
         after: What is run then, with its estimates.
         gain: Speed beside what it is now, less one: 0.25 is a quarter faster.
     """
@@ -54,6 +56,7 @@ class Speedup:
     where: Mapping[str, str]
     after: Candidate
     gain: float
+    names: Mapping[str, str | None] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -267,6 +270,7 @@ def _told(question: Question, now: Candidate, changed: Strategy) -> Speedup:
         where=dict(_where(question, keys)),
         after=after,
         gain=after.speed / now.speed - 1,
+        names=dict(_names(question, keys)),
     )
 
 
@@ -274,3 +278,9 @@ def _where(question: Question, keys: Mapping[str, Any]) -> Iterator[tuple[str, s
     subject = question.subject
     if subject is not None and subject.document.text:
         yield from ((key, place(subject.document, key)) for key in keys if subject.written(key))
+
+
+def _names(question: Question, keys: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    document = question.subject.document if question.subject is not None else None
+    if document is not None and document.whole is not None:
+        yield from ((key, document.in_file(key)) for key in keys)
