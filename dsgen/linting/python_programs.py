@@ -44,6 +44,8 @@ _RANK = 8  # of a LoraConfig that says none
 _OF_BASE = ("LoraConfig", "BitsAndBytesConfig")
 _BASE = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
 _LOADED = ("attn_implementation", "dtype", "torch_dtype")
+# Classes of Unsloth (unsloth/models/loader.py, 2026); their from_pretrained and get_peft_model take all themselves.
+_UNSLOTH, _UNSLOTHS_RANK = ("FastLanguageModel", "FastModel", "FastVisionModel"), 16
 _PATH = "pretrained_model_name_or_path"
 # What makes a config known before the arguments do, or calls zero.Init itself: transformers' integrations/deepspeed.py,
 # Accelerator (its plugin's set_deepspeed_weakref), deepspeed.zero.Init.
@@ -197,6 +199,8 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[str, Any]:
     """What one call says, besides the arguments themselves."""
     told = _keywords(node, constants)
+    if isinstance(node.func, ast.Attribute) and _name(node.func.value) in _UNSLOTH:
+        return _of_unsloth(name, node, told, constants)
     if name == "LoraConfig":
         return {argument: told[own] for own, argument in _ADAPTERS.items() if own in told} | {
             "lora_r": told.get("r", _RANK),
@@ -212,6 +216,22 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
     if name == "from_pretrained" and _is_model(node.func):
         first = _value(node.args[0], constants) if node.args else told.get(_PATH, _OPEN)
         return {key: told[key] for key in (*_LOADED, *_BASE) if key in told} | {"model_name_or_path": first}
+    return {}
+
+
+def _of_unsloth(name: str, node: ast.Call, told: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call of a class of Unsloth's says: a base in 4 bits, recomputed, with adapters of all matrices, where
+    nothing else is."""
+    if name == "from_pretrained":
+        first = _value(node.args[0], constants) if node.args else told.get("model_name", _OPEN)
+        kept = {key: told[key] for key in ("max_seq_length", *_LOADED, *_BASE) if told.get(key) is not None}
+        whole = any(told.get(key) is True for key in ("full_finetuning", "load_in_8bit", "load_in_16bit"))
+        return {"load_in_4bit": not whole, **kept, "model_name_or_path": first, "use_unsloth": True}
+    if name == "get_peft_model":
+        said = {argument: told[own] for own, argument in _ADAPTERS.items() if own in told}
+        recomputes = told.get("use_gradient_checkpointing", True)
+        usual = {"lora_r": _UNSLOTHS_RANK, "lora_target_modules": "all-linear", OF_PEFT: name}
+        return {**usual, **said, "gradient_checkpointing": recomputes if recomputes is _OPEN else bool(recomputes)}
     return {}
 
 

@@ -188,3 +188,22 @@ def test_the_model_that_an_option_names_decides_what_peft_adapts() -> None:
     done = run("why", "lora_targets", "--args", "lora.py", *CARD, "--model", "llama-3.1-8b")
 
     assert "training.lora_targets = [q_proj, v_proj]" in done.out
+
+
+def test_a_program_of_unsloth_s_has_its_adapters_and_its_base_in_4_bits() -> None:
+    """Its classes take what others say in LoraConfig and BitsAndBytesConfig."""
+    text = (
+        "model, tokenizer = FastLanguageModel.from_pretrained(model_name='unsloth/Qwen3-8B', max_seq_length=2048{})\n"
+        "model = FastLanguageModel.get_peft_model(model, r=32, use_gradient_checkpointing='unsloth')\n"
+        "SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2))\n"
+    )
+    Path("u.py").write_text(text.format(""))
+    told = read_arguments("u.py")
+
+    assert told.model == "unsloth/Qwen3-8B"
+    wanted = {"method": "qlora", "lora_rank": 32, "lora_targets": ["all-linear"], "seq_len": 2048, "micro_batch": 2}
+    assert {name: told.fields[name] for name in wanted} == wanted
+    assert told.fields["checkpointing"] == "full"
+    assert "Unsloth's kernels are not counted" in told.uncounted[0]
+    Path("u.py").write_text(text.format(", dtype=None, load_in_4bit=False"))
+    assert (read_arguments("u.py").fields["method"], read_arguments("u.py").fields["loading"]) == ("lora", "mapped")
