@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import run
 
 import dsgen
 from dsgen.report import memory as report
@@ -111,3 +112,19 @@ def test_of_a_base_in_4_bits_that_just_fails_two_changes_at_once_are_said() -> N
 
     assert [dict(change.options) for change in changes] == [{"chunked_loss": True, "kbit_fp32": "never"}]
     assert dsgen.memory({**job, **changes[0].options}, target="hf-trainer").verdict.value == "fits"
+
+
+def test_how_a_training_file_s_program_loads_is_no_wish_of_a_person_s_either(tmp_path: Path) -> None:
+    file, config = tmp_path / "sft.yaml", tmp_path / "ds.json"
+    autos = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"), "auto")
+    config.write_text(json.dumps({**autos, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}))
+    file.write_text(
+        f"stage: sft\nfinetuning_type: full\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: {config}\n"
+    )
+    kept = dsgen.adopt({"hw": "a100-80g", "model": "1b"}, str(file))
+
+    assert kept.question.job.training.loading == "gpu-fp32"
+    assert not [note for note in kept.question.notes if "does nothing" in note]
+    shown = run("memory", "--args", str(file), "--hw", "a100-80g", "--model", "1b", "--zero-stage", "3")
+    assert shown.code == 0, shown.err
+    assert "does nothing" not in shown.out

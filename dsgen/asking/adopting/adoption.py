@@ -24,7 +24,7 @@ from dsgen.planning.lengths import long_step
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
 from dsgen.shapes.errors import DsgenError, mistake
-from dsgen.shapes.layers import Origin, Rank, same, show
+from dsgen.shapes.layers import TOLD, Origin, Rank, same, show
 
 __all__ = ["Adoption", "adopt"]
 
@@ -178,7 +178,7 @@ def _with_arguments(said: Scenario, arguments: TrainingArguments, config: Mappin
         if (name in arguments.fields or name not in _KEYED or name in left) and not (name == "optimizer" and runs)
     }
     fields = {
-        name: ScenarioValue(value, origin)
+        name: ScenarioValue(value, origin, TOLD)
         for name, value in told.items()
         if not _is_so(usual, FIELDS[name], value) and not (name == "liger_kernels" and _has_none(usual, value))
     }

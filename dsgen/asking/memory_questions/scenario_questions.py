@@ -30,6 +30,7 @@ from dsgen.planning.candidates import search
 from dsgen.planning.planner import decide
 from dsgen.planning.whole_nodes import counts_on_a_whole_node
 from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import TOLD
 from dsgen.shapes.makers import maker_of
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.units import gib
@@ -198,7 +199,9 @@ def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
     way, by = job.training.loading, place(job, "training.loading")
-    asked = by is not None and not by.startswith(BY_PROGRAM) and way not in ("auto", "mapped")
+    winner = job.provenance.winner("training.loading")  # no wish of a person's: what the program does by itself
+    told = by is None or by.startswith(BY_PROGRAM) or winner is None or winner.reason == TOLD
+    asked = not told and way not in ("auto", "mapped")
     if asked and under_zero_init(job.training, chosen.stage):
         yield (
             f"training.loading {way} ({by}) does nothing: under zero.Init stage 3 makes each module in "
