@@ -113,6 +113,11 @@ _OTHERS: dict[str, tuple[str, ...]] = {
     "config-file": ("--config FILE",),
     "output-dir": ("-o FILE",),
 }
+# Options of other commands of ours -> the way round for one that has none such.
+_ELSEWHERE = {
+    "args": "dsgen adopt ds_config.json --args FILE -o scenario.yaml writes the scenario that it takes",
+    "observed": "dsgen memory --observed KIND=SIZE compares with what a run took",
+}
 _OUTPUTS = ("o", "out", "output", "output-file")  # of a command that writes no file
 
 
@@ -150,6 +155,8 @@ def _renamed(error: click.NoSuchOption) -> str:
         meant = [dashes] if dashes in known else []
     if not meant and name in _OUTPUTS and not {"-o", "--output"} & known:
         return f"No such option {error.option_name!r}: it prints, and > FILE keeps what it prints."
+    if not meant and name in _ELSEWHERE:
+        return f"No such option {error.option_name!r}: {_ELSEWHERE[name]}."
     if not meant and name in _UNPLANNED:
         return f"No such option {error.option_name!r}: {_UNPLANNED[name]}."
     if not meant:

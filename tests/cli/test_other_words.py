@@ -75,6 +75,16 @@ def test_a_command_that_writes_no_file_is_kept_by_the_shell(command: str, option
     assert "keeps what it prints" not in refused("simulate", *MAIN, "--out", "run.html")
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [("--args", "dsgen adopt ds_config.json --args FILE -o scenario.yaml"), ("--observed", "dsgen memory --observed")],
+)
+def test_an_option_of_another_command_is_answered_with_the_way_round(option: str, told: str) -> None:
+    answer = refused("simulate", *MAIN, option, "train.py")
+    assert f"No such option '{option}': {told}" in answer
+    assert "Did you mean" not in answer
+
+
 def test_gpus_of_a_command_that_has_none_are_its_world_size() -> None:
     assert "here it is --world-size N." in refused("lint", "ds_config.json", "--gpus", "8")
 
