@@ -25,22 +25,15 @@ from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware, Network, Training
+from dsgen.simulating.adopted_autos import filled_in
 from dsgen.simulating.setups import check_counts, left_out, of_config, older_loss, said
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.constraints import refusals
 from dsgen.strategies.strategies import describe
 from dsgen.targets.filling import Filled, fill
 
-__all__ = [
-    "ATTENTION",
-    "CHECKPOINTING",
-    "CHUNKED_AS_LIGER",
-    "DTYPES",
-    "Options",
-    "Request",
-    "from_config",
-    "from_rendered",
-]
+__all__ = ["ATTENTION", "CHECKPOINTING", "CHUNKED_AS_LIGER", "DTYPES", "Options", "Request", "from_config",
+           "from_rendered"]  # fmt: skip
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 ATTENTION = ("flash", "sdpa", "math", "eager")
@@ -242,11 +235,12 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         dtype=options.dtype or chosen.precision,
         alloc_conf=options.alloc_conf or (_GROWING if expandable(job) else ""),
     )
+    config, filled = filled_in(rendered)
     return _checked(
         Request(
             title=f"{job.names.get('model', 'model')} on {gpus} ({job.names.get('hardware', 'GPUs')}{nodes}): "
             f"{describe(chosen)}, micro-batch {chosen.micro_batch}",
-            config=rendered.to_dict(),
+            config=config,
             model=to_hf_config(attrs.asdict(job.model)),
             world_size=job.world,
             gpus_per_node=job.gpus_per_node,
@@ -258,6 +252,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             deepspeed=job.version,
             run=decided,
             afterwards=afterwards(job, chosen) if options.checkpoint else None,
+            filled=filled,
             notes=(*newer_than_known(wishes, job.provenance), *_LAST_IS_LONGEST[: bool(varied_mean(wishes))]),
         )
     )

@@ -56,6 +56,24 @@ def test_a_rendered_config_is_asked_with_what_its_plan_says() -> None:
     assert engine["gpu_memory_bytes"] == usable - overhead(rendered.plan.job.hardware, 8).total
 
 
+def test_an_adopted_auto_is_filled_in_as_the_trainer_does_for_the_plan() -> None:
+    autos = dict.fromkeys(("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto")
+    buckets = {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"}
+    wanted = {"hw": "a100-40g", "model": "1b", "gpus": 2, "micro_batch": 2, "accumulation": 3, "precision": "bf16"}
+    kept = dsgen.adopt(wanted, {**autos, "bf16": {"enabled": "auto"}, "zero_optimization": buckets})
+
+    told = from_rendered(kept.config)
+
+    batch = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    assert [told.config[key] for key in batch] == [12, 2, 3]
+    assert told.config["bf16"]["enabled"] is True
+    hidden = kept.question.job.model.hidden_size
+    assert told.config["zero_optimization"]["reduce_bucket_size"] == hidden * hidden
+    assert "auto" not in json.dumps(told.config)
+    assert "train_micro_batch_size_per_gpu" in {one.key for one in told.filled}
+    assert not from_rendered(dsgen.render(wanted)).filled
+
+
 @pytest.mark.parametrize(("meant", "says"), [(None, False), ("0.19", False), ("0.16", True)])
 def test_a_config_for_another_release_than_runs_is_said(tmp_path: Path, meant: str | None, says: bool) -> None:
     layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
