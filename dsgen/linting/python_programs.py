@@ -30,6 +30,9 @@ _DEFAULTS = {
 _DTYPES = ("bf16", "fp16")
 # Arguments of the Trainer that say whether it evaluates, and its methods that do.
 _EVALUATION, _EVALUATING = ("eval_strategy", "evaluation_strategy", "do_eval"), ("evaluate", "predict")
+# Arguments that a plan follows and a program may unpack into a call.
+_FOLLOWED = (*_DEFAULTS, *_DTYPES, "gradient_checkpointing", "max_length", "max_steps", "num_train_epochs",
+             "lr_scheduler_type", "warmup_steps", "warmup_ratio", "optim")  # fmt: skip
 _OPEN = object()  # a value that only running the program would tell
 # Keyword of LoraConfig -> the argument that programs have for it.
 _ADAPTERS = {
@@ -111,6 +114,12 @@ def document(text: str, path: str) -> Document:
         for word in call.keywords
         if word.arg is not None
     }
+    constants = dict(_constants(_tree(text, path)))
+    for call in calls:
+        for word in call.keywords:
+            unpacked = _value(word.value, constants) if word.arg is None else None
+            if isinstance(unpacked, dict):
+                places |= dict.fromkeys(unpacked, TextPlace(span(word), span(word.value)))
     told, left = told_by(text, path), dict(_left_out(calls))
     places |= {name: TextPlace(None, span(calls[0].func)) for name in left}
     return Document(name=path, text=text, kind="python", config={**left, **told}, places=places)
@@ -135,7 +144,11 @@ def computed_in(text: str, path: str) -> tuple[str, ...]:
     tree = _tree(text, path)
     constants = dict(_constants(tree))
     calls = [(_name(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    told = [pair for name, node in calls if _is_arguments(name) for pair in _keywords(node, constants).items()]
+    told: list[tuple[str, Any]] = []
+    for name, node in calls:
+        if _is_arguments(name):
+            left = dict.fromkeys(_FOLLOWED, _OPEN) if _unpacks(node, constants) else {}
+            told += {**left, **_keywords(node, constants)}.items()
     others = (pair for name, node in calls if name in _OF_BASE for pair in _of_call(name, node, constants).items())
     return tuple(dict.fromkeys(name for name, value in (*told, *others) if value is _OPEN))
 
@@ -202,11 +215,9 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
     if isinstance(node.func, ast.Attribute) and _name(node.func.value) in _UNSLOTH:
         return _of_unsloth(name, node, told, constants)
     if name == "LoraConfig":
-        return {argument: told[own] for own, argument in _ADAPTERS.items() if own in told} | {
-            "lora_r": told.get("r", _RANK),
-            "lora_dropout": told.get("lora_dropout", 0.0),
-            OF_PEFT: name,
-        }
+        left = {"r": _RANK, "lora_dropout": 0.0}
+        told = {**(dict.fromkeys((*left, "target_modules"), _OPEN) if _unpacks(node, constants) else left), **told}
+        return {argument: told[own] for own, argument in _ADAPTERS.items() if own in told} | {OF_PEFT: name}
     if name == "BitsAndBytesConfig":
         return {"bnb_4bit_use_double_quant": False} | {key: told[key] for key in _BASE if key in told}
     if name == "gradient_checkpointing_enable":
@@ -273,7 +284,17 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _keywords(node: ast.Call, constants: Mapping[str, Any]) -> dict[str, Any]:
-    return {word.arg: _value(word.value, constants) for word in node.keywords if word.arg is not None}
+    """The keywords of a call, those of a plain map that is unpacked into it too."""
+    told: dict[str, Any] = {}
+    for word in node.keywords:
+        value = _value(word.value, constants)
+        told |= {word.arg: value} if word.arg is not None else value if isinstance(value, dict) else {}
+    return told
+
+
+def _unpacks(node: ast.Call, constants: Mapping[str, Any]) -> bool:
+    """Whether keywords are unpacked into a call that only running the program would tell."""
+    return any(word.arg is None and not isinstance(_value(word.value, constants), dict) for word in node.keywords)
 
 
 def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:

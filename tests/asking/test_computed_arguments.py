@@ -78,3 +78,15 @@ def test_of_a_model_that_is_named_beside_it_peft_s_own_matrices_are_counted(name
     assert tuple(asked(text).job.training.lora_targets) == targets
     kept = dsgen.adopt({"hw": "a100-80g", "model": "qwen3-8b", "gpus": 4}, "ds.json", arguments="train.py")
     assert tuple(kept.question.job.training.lora_targets) == targets
+
+
+def test_what_is_unpacked_into_a_call_is_computed_unless_it_stands_there() -> None:
+    text = 'LORA = {"r": 32}\nSFTConfig(bf16=True, **cfg["training"])\nLoraConfig(**LORA)\n'
+    known, unknown = told(text), told(text.replace("**LORA", "**cfg"))
+
+    assert known.fields["lora_rank"] == 32
+    assert unknown.fields["method"] == "lora"
+    assert "lora_rank" not in unknown.fields
+    assert not {"micro_batch", "accumulation", "checkpointing", "seq_len"} & {*unknown.runs}
+    assert "computes per_device_train_batch_size, " in unknown.uncounted[0]
+    assert "lora_r, lora_target_modules, lora_dropout" in unknown.uncounted[0]

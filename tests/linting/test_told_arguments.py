@@ -180,3 +180,13 @@ def test_a_program_that_computes_its_arguments_is_told_which(tmp_path: Path) -> 
         arguments_of(put(tmp_path, "train.py", text))
     with pytest.raises(DsgenError, match="it has no argument that the Trainer fills into a config"):
         arguments_of(put(tmp_path, "other.py", "args = DPOConfig(output_dir=told['out'])\n"))
+
+
+def test_what_a_program_unpacks_stands_where_it_is_unpacked(tmp_path: Path) -> None:
+    text = 'ARGUMENTS = {"learning_rate": 1e-5}\n\nTrainingArguments(\n    bf16=True,\n    **ARGUMENTS,\n)\n'
+    program = put(tmp_path, "train.py", text)
+    fixed = {**config(2), "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+
+    [finding] = [one for one in lint(fixed, arguments=program).findings if one.rule == "argument-disagrees"]
+
+    assert f"learning_rate is 1e-05 in {program}:5" in finding.message
