@@ -18,7 +18,7 @@ from dsgen.jobs.exact import WHOLE, exact
 from dsgen.jobs.fabrics import ASSUMED_NETWORK, assumed, named
 from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
-from dsgen.jobs.releases import by_release, casts_adapters
+from dsgen.jobs.releases import by_release, casts_adapters, uncounted_liger_kernels
 from dsgen.jobs.said_releases import newer_than_known
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, ENFORCED, Layer, Override, Provenance, Rank, contradiction, fold, same, show
@@ -261,6 +261,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *warnings,
             *_paged(wishes, provenance),
             *newer_than_known(wishes, provenance),
+            *uncounted_liger_kernels(model, wishes),
             *contradictions(hardware, model, wishes, folded.provenance, known.version),
             *regrouped(wishes, nodes * per_node),
         ),

@@ -11,6 +11,7 @@ whether Liger's loss is chunked in an evaluation, and so do Liger's other kernel
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import attrs
 
@@ -34,6 +35,7 @@ __all__ = [
     "obeys_zero3_init_flag",
     "recomputed",
     "reenters",
+    "uncounted_liger_kernels",
     "unknown_leaf",
     "why_reenters",
     "with_liger_kernels",
@@ -223,6 +225,15 @@ def as_switched_on(model: Model, training: Training) -> Model:
     """The model where a training file switches Liger on: with what is known of it, else as Hugging Face has it."""
     known = training.liger_kernels and knows_liger_kernels(model, training.liger)
     return with_liger_kernels(model, training.liger) if known else model
+
+
+def uncounted_liger_kernels(model: Model, training: Training) -> Iterator[str]:
+    """That a program switches Liger on, and what it puts in the place of this model's norms is not known."""
+    if training.liger_kernels and not knows_liger_kernels(model, training.liger):
+        yield (
+            f"Liger is switched on, and its kernels are not known of {model.architecture}: Hugging Face's gate, "
+            "norms and RoPE are counted, which hold more and are slower"
+        )
 
 
 def with_liger_kernels(model: Model, release: str | None, where: Origin | None = None) -> Model:

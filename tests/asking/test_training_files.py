@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run
 
 import dsgen
 from dsgen.asking.memory_questions import Question, ask_config
@@ -452,3 +453,23 @@ def test_a_model_that_is_still_to_be_filled_in_is_none() -> None:
 
     with pytest.raises(DsgenError, match="no model is named"):
         dsgen.adopt({"hw": "a100-40g"}, Path("train.yaml"))
+
+
+@pytest.mark.parametrize(("model", "said"), [("gemma-3-12b", True), ("mistral-7b", False)])
+def test_liger_whose_kernels_are_not_known_of_a_model_is_counted_as_hugging_face_s_and_said(
+    tmp_path: Path, model: str, said: bool
+) -> None:
+    file, config = tmp_path / "sft.yaml", tmp_path / "ds.json"
+    autos = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"), "auto")
+    config.write_text(json.dumps({**autos, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}))
+    file.write_text(
+        f"per_device_train_batch_size: 1\ngradient_checkpointing: true\nuse_liger_kernel: true\ndeepspeed: {config}\n"
+    )
+    job = ("--hw", "h100-80g", "--model", model)
+
+    for words in (("plan", "--config"), ("memory", "--config"), ("plan", "--args")):
+        done = run(*words, str(file), *job)
+        told = " ".join((done.out + done.err).split())
+        assert (told.count("Liger is switched on, and its kernels are not known of gemma3_text") == 1) is said, words
+    kept = dsgen.adopt({"hw": "h100-80g", "model": model}, str(file)).question.notes
+    assert sum("Liger is switched on" in note for note in kept) == int(said)

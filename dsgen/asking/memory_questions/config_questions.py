@@ -29,7 +29,7 @@ from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
-from dsgen.jobs.releases import as_switched_on
+from dsgen.jobs.releases import as_switched_on, uncounted_liger_kernels
 from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.statements import EVALUATION, OPTIMIZER, ZERO_INIT, Statement
@@ -176,6 +176,7 @@ def ask_config(job: Job, source: Source) -> Question:
         said[EVALUATED] = Said(told.evaluated, told.file)
     notes = (
         *job.warnings,
+        *(uncounted_liger_kernels(asked.model, training) if "liger_kernels" in wishes else ()),
         *(told.uncounted if told is not None else ()),
         *([made] if made else ()),
         *_by_program(program, training),
