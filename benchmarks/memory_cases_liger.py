@@ -57,6 +57,10 @@ _KERNELS: tuple[tuple[str, str, int, int, dict[str, Any], int, dict[str, Any]], 
     ("0.8.5", "gemma-7b", 8, 3, {}, 4, {"seq_len": 4096, "checkpointing": False, **_LOSS}),
     ("0.8.5", "gemma-2-2b", 8, 2, {}, 2, {"seq_len": 4096, "checkpointing": False, **_LOSS}),
     ("0.8.5", "gemma-2-2b", 8, 3, {}, 2, {"seq_len": 4096, **_LOSS}),
+    ("0.8.5", "gemma-3-4b", 8, 2, {}, 2, {"seq_len": 4096, "checkpointing": False, **_LOSS}),
+    ("0.4.1", "gemma-3-4b", 8, 3, {}, 2, {"seq_len": 4096, **_LOSS}),
+    ("0.4.1", "gemma-3-4b", 1, 0, {}, 4, {"seq_len": 4096, "method": "lora", "checkpointing": False, **_LOSS}),
+    ("0.8.5", "gemma-3-1b", 8, 0, {}, 8, {"seq_len": 2048, "checkpointing": False}),
 )
 
 

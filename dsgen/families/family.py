@@ -149,6 +149,8 @@ class Family:
         parts: Names that peft takes for a part of the experts or for the router -> the tensor that holds it.
         packs: transformers puts its linear layers into 4 bits for QLoRA.
         overflows: Its activations exceed the largest number of fp16, 65,504.
+        liger_since: The first release of Liger whose kernels for it are counted. Norms of Gemma 2 are right from 0.4.1
+            on, and the work space of all was another before.
     """
 
     model_type: str
@@ -172,6 +174,8 @@ class Family:
     experts_as_stored: bool = False
     windowed: Callable[[int], bool] = _every_block
     buffers: Callable[[Model], int] = _no_buffers
+
+    liger_since: tuple[int, ...] = (0, 4, 1)
 
     autotp: AutoTP = AutoTP()  # noqa: RUF009 - as above
     hybrid: bool = False

@@ -13,18 +13,27 @@ from dsgen.families.orders import ATTENTION, EMBEDDING, FIRST, GATED, HEAD_NORMS
 from dsgen.families.parts import llama
 from dsgen.families.tape import liger
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
+from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.norms import gemma_norm
 from dsgen.families.tape.tape import Tape, Tensor
 
 __all__ = ["GEMMA", "GEMMA2", "GEMMA3_TEXT"]
 
 _SANDWICH = f"{SECOND} pre_feedforward_layernorm {GATED} post_feedforward_layernorm"
+_WHOLE_EVERY = 6  # so many-th block of Gemma 3 has no window (Gemma3TextConfig, sliding_window_pattern)
 _DENSE = (*rows.attention(bias="attention_bias"), *rows.gated_mlp())
 
 
 def _capped(tape: Tape, logits: Tensor) -> Tensor:
     """Logits through a tanh."""
     return op.scaled(tape, op.tanh(tape, op.scaled(tape, logits)))
+
+
+def _both_tables(tape: Tape, on: Execution) -> Before:
+    """The embedding, with rope tables for each kind of block that there is."""
+    kinds = 2 if on.model.layers >= _WHOLE_EVERY else 1
+    return llama.before(tape, on, multiplied=True, masks=2, pairs=kinds)
 
 
 GEMMA = Family(
@@ -62,14 +71,17 @@ GEMMA3_TEXT = attrs.evolve(
         dense=(*rows.attention(bias="attention_bias", qk_norm=True), *rows.gated_mlp(), *rows.FOUR_NORMS)
     ),
     forward=llama.llama_forward(
-        attending=functools.partial(llama.attention, head_norms=True),
+        attending=functools.partial(llama.attention, head_norms=True, by_head=True),
         norms=llama.AROUND,
         norm=gemma_norm,
-        before=functools.partial(llama.before, multiplied=True, masks=2, pairs=2),
+        liger_norm=liger.norm_apart,
+        liger_head_norm=liger.norm_by_head,
+        before=_both_tables,
     ),
     # Positions of windowed and of whole attention are made apart.
     order=Order(dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {_SANDWICH}", ahead=f"{EMBEDDING} rotary_emb"),
-    windowed=lambda block: (block + 1) % 6 != 0,
+    windowed=lambda block: (block + 1) % _WHOLE_EVERY != 0,
     autotp=AutoTP(head=True, tied_head=True),
+    liger_since=(0, 5, 7),
     overflows=True,  # on a T4 or V100, with gradients (https://unsloth.ai/blog/gemma3, 14 March 2025)
 )

@@ -71,7 +71,6 @@ _SKIPS_LOGITS = (5, 15)
 # 24th, and 4.45.0 of the month before). Since then Accelerate says a stage 3 to from_pretrained whatever its
 # zero3_init_flag is (utils/dataclasses.py, set_deepspeed_weakref, huggingface/accelerate#3097).
 _BEHIND_ACCELERATE_1 = (4, 46)
-_OLDEST_KERNELS = (0, 4, 1)  # the first release whose norms of Gemma 2 are right; their work space was another before
 _KNOWS_SKIPPING = (0, 6)  # the first release of Liger whose forwards have an argument of that name
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")  # matrices that get adapters where experts cannot
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
@@ -218,7 +217,7 @@ def _changed(name: str, release: str | None) -> str:
 def knows_liger_kernels(model: Model, release: str | None) -> bool:
     """Whether what a release of Liger puts in the place of a model's SwiGLU, norms and RoPE is known."""
     known = getattr(family_of(model).forward, "liger_norm", None) and not (model.litgpt or model.head_chunk)
-    return bool(known) and not before(release, _OLDEST_KERNELS)
+    return bool(known) and not before(release, family_of(model).liger_since)
 
 
 def as_switched_on(model: Model, training: Training) -> Model:
@@ -243,11 +242,13 @@ def with_liger_kernels(model: Model, release: str | None, where: Origin | None =
         DsgenError: They are not known for the model or the release.
     """
     if not knows_liger_kernels(model, release):
-        of = f" in Liger {release}" if before(release, _OLDEST_KERNELS) else ""
+        oldest = family_of(model).liger_since
+        of = f" in Liger {release}" if before(release, oldest) else ""
         known = (name for name, family in FAMILIES.items() if getattr(family.forward, "liger_norm", None))
         raise mistake(
             f"liger_kernels is true, and the model is of type {model.architecture}{of}",
-            must=f"its SwiGLU, norms and RoPE are counted for {', '.join(known)} alone, from release 0.4.1 on",
+            must=f"its SwiGLU, norms and RoPE are counted for {', '.join(known)} alone, "
+            f"from release {'.'.join(map(str, oldest))} on",
             where=where,
             todo="Leave liger_kernels out: what is counted is then Hugging Face's, which holds more.",
             code="refused",

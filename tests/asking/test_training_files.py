@@ -455,7 +455,7 @@ def test_a_model_that_is_still_to_be_filled_in_is_none() -> None:
         dsgen.adopt({"hw": "a100-40g"}, Path("train.yaml"))
 
 
-@pytest.mark.parametrize(("model", "said"), [("gemma-3-12b", True), ("mistral-7b", False)])
+@pytest.mark.parametrize(("model", "said"), [("phi-4", True), ("gemma-3-12b", False), ("mistral-7b", False)])
 def test_liger_whose_kernels_are_not_known_of_a_model_is_counted_as_hugging_face_s_and_said(
     tmp_path: Path, model: str, said: bool
 ) -> None:
@@ -470,6 +470,6 @@ def test_liger_whose_kernels_are_not_known_of_a_model_is_counted_as_hugging_face
     for words in (("plan", "--config"), ("memory", "--config"), ("plan", "--args")):
         done = run(*words, str(file), *job)
         told = " ".join((done.out + done.err).split())
-        assert (told.count("Liger is switched on, and its kernels are not known of gemma3_text") == 1) is said, words
+        assert (told.count("Liger is switched on, and its kernels are not known of phi3") == 1) is said, words
     kept = dsgen.adopt({"hw": "h100-80g", "model": model}, str(file)).question.notes
     assert sum("Liger is switched on" in note for note in kept) == int(said)

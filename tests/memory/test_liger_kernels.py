@@ -52,6 +52,20 @@ def test_norms_over_heads_are_ligers_since_0_8_5() -> None:
     assert kept(old) - kept(new) == heads * (theirs - ligers)
 
 
+@pytest.mark.parametrize("release", ["0.5.7", "0.8.4", "0.8.5"])
+def test_norms_over_heads_of_gemma_3_are_ligers_in_every_release_that_knows_it(release: str) -> None:
+    """Four norms around a block's parts, and one over each head of queries and keys: its input and its root."""
+    model = dsgen.job({**WITH, "model": "gemma-3-4b", "liger": release}).model
+    heads, head = model.attention_heads * model.head_size, model.kv_heads * model.head_size
+    attention = 2 * (2 * heads + 2 * head) + 4 * model.attention_heads
+    of_heads = 2 * (heads + head) + 4 * (model.attention_heads + model.kv_heads)
+    norms = 2 * (2 * 2 * model.hidden_size + 4) + 2 * (2 * model.hidden_size + 4)  # two go into matrices
+
+    assert kept(model) == norms + of_heads + attention + 3 * 2 * model.ffn_size
+    with pytest.raises(DsgenError, match=r"of type gemma3_text in Liger 0\.5\.6; .* from release 0\.5\.7 on"):
+        dsgen.job({**WITH, "model": "gemma-3-4b", "liger": "0.5.6"})
+
+
 @pytest.mark.parametrize("method", ["full", "lora", "qlora"])
 @pytest.mark.parametrize("stage", [0, 2, 3])
 def test_less_is_kept_and_no_more_is_needed(stage: int, method: str) -> None:
@@ -63,10 +77,10 @@ def test_less_is_kept_and_no_more_is_needed(stage: int, method: str) -> None:
     assert again[1].peak_bytes <= again[0].peak_bytes
 
 
-@pytest.mark.parametrize("name", ["mixtral-8x7b", "phi-3-mini", "gemma-3-4b", "gpt2"])
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "phi-3-mini", "olmo-2-7b", "gpt2"])
 def test_what_is_not_known_is_refused(name: str) -> None:
     """In one sentence, which says for whom it is known."""
-    known = "counted for gemma, gemma2, llama, mistral, qwen2, qwen3 alone, from release 0.4.1 on"
+    known = "counted for gemma, gemma2, gemma3_text, llama, mistral, qwen2, qwen3 alone, from release 0.4.1 on"
     with pytest.raises(DsgenError, match=known):
         dsgen.job({"hw": "h100-80g", "model": name, "liger_kernels": True})
 

@@ -401,7 +401,7 @@ def test_a_chunked_loss_of_an_older_liger_takes_what_the_simulation_says(liger):
 
 
 def test_ligers_other_kernels_take_what_the_simulation_says(liger):
-    """Within a ten thousandth at every stage, trained whole and with adapters; up to 30 % less than Hugging Face's."""
+    """Within a ten thousandth at every stage, with and without adapters; up to a quarter less than Hugging Face's."""
     kernels = [item for item in liger if "liger_kernels" in item.case.options]
     errors = {item.case.name: f"{item.error:+.3%}" for item in kernels if abs(item.error) > 1e-4}
     ways = {(item.case.config["zero_optimization"]["stage"], item.case.options["checkpointing"]) for item in kernels}
@@ -411,13 +411,13 @@ def test_ligers_other_kernels_take_what_the_simulation_says(liger):
         own = estimate(attrs.evolve(job, model=attrs.evolve(job.model, liger_kernels="")), strategy)
         more[item.case.name] = own.gpu.peak_bytes / item.simulated["peak"]
 
-    assert len(kernels) == 19
+    assert len(kernels) == 23
     assert {item.case.options["liger_kernels"] for item in kernels} == {"0.4.1", "0.8.5"}
     assert {item.case.options["method"] for item in kernels} == {"full", "lora", "qlora"}
     assert ways == {(stage, again) for stage in (0, 2, 3) for again in (True, False)}
     assert errors == {}
     assert min(more.values()) >= 1 - 1e-4
-    assert max(more.values()) == pytest.approx(1.3, abs=0.01)
+    assert max(more.values()) == pytest.approx(1.335, abs=0.005)  # Gemma 3, which has norms over heads
 
 
 def test_keys_that_few_configs_say_are_within_a_thousandth(keys, parts):

@@ -8,9 +8,10 @@ tensors. What they take:
 
 - what is multiplied keeps gate and up, and backward writes their gradients over them;
 - a norm keeps its input and an fp32 number for every row; backward writes over the gradient that it is given, but in
-  Gemma 2, and sums the weight's in fp32, a row for each multiprocessor, before 0.8.5 of a frozen weight too;
+  Gemma 2 and 3, and sums the weight's in fp32, a row for each multiprocessor, before 0.8.5 of a frozen weight too;
 - RoPE turns queries and keys where they are, and their gradients too, copied first where they lie in another order;
-- norms over the heads of Qwen3 are Liger's from 0.8.5 on.
+- norms over the heads of Qwen3 are Liger's from 0.8.5 on; those of Gemma 3 are in every release that knows it (0.5.7
+  and later), and get heads that lie behind a transposition, of which a norm and RoPE make copies.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ __all__ = ["PROCESSORS", "replace"]
 PROCESSORS = 132  # multiprocessors of an H100 SXM (NVIDIA H100 white paper)
 _NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _HEAD_NORMS = ("q_norm", "k_norm")
-_APART = ("gemma2",)  # model types whose norms leave the gradient that they are given
+_EVERY_NORM = ("gemma3_text",)  # model types whose norms over heads are Liger's in every release
+_APART = ("gemma2", *_EVERY_NORM)  # model types whose norms leave the gradient that they are given
 _KNOWN = ("gemma", "llama", "mistral", "qwen2", "qwen3", *_APART)
 
 
@@ -127,7 +129,7 @@ def replace(model: Any, release: str) -> None:
         for name in _NORMS:
             if hasattr(layer, name):
                 _bind(getattr(layer, name), normed)
-        for name in () if always else _HEAD_NORMS:
+        for name in () if always and kind not in _EVERY_NORM else _HEAD_NORMS:
             if hasattr(layer.self_attn, name):
                 _bind(getattr(layer.self_attn, name), normed)
         _rotate(layer.self_attn, rotated)

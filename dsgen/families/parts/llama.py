@@ -39,15 +39,15 @@ Attending = Callable[
 ]  # the output, and the weights if there are
 
 
-def project(my: Names, tape: Tape, on: Execution, hidden: Tensor, *, bias: bool) -> None:
-    """Give a forward its query, key and value, of all heads."""
+def project(my: Names, tape: Tape, on: Execution, hidden: Tensor, *, bias: bool, by_head: bool = False) -> None:
+    """Give a forward its query, key and value, of all heads; `by_head` says that what is next has them head by head."""
     size = on.model.head_size
     if on.joins:
         widths = on.heads * size, on.kv_heads * size, on.kv_heads * size
         parts = op.split(tape, on.together(tape, hidden, widths, bias=bias), *widths)
         my.query, my.key, my.value = parts if on.kv_heads == on.heads else (_spread(tape, on, one) for one in parts)
         return
-    turned = _viewed if on.model.liger_kernels else op.transposed
+    turned = _viewed if on.model.liger_kernels and not by_head else op.transposed
     my.query = turned(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
     my.key = turned(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
     my.value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
@@ -79,6 +79,7 @@ def attention(
     head_norms: bool = False,
     rope: bool = True,
     cap: bool = False,
+    by_head: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """LlamaAttention.
 
@@ -91,15 +92,16 @@ def attention(
         head_norms: There is a norm over every head of queries and keys.
         rope: Queries and keys are rotated.
         cap: Scores pass a tanh.
+        by_head: Norms over heads get them head by head, as they lie behind the transposition.
     """
     model = on.model
-    project(my, tape, on, hidden, bias=biased or model.attention_bias)
+    project(my, tape, on, hidden, bias=biased or model.attention_bias, by_head=by_head)
     if head_norms:
         my.query = head_norm(tape, on, my.query, on.heads)
         my.key = head_norm(tape, on, my.key, on.kv_heads)
     if rope and model.liger_kernels:
         table = on.table(model.head_size)
-        my.query, my.key = liger.rotated(tape, my.query, my.key, table, table, on.eager)
+        my.query, my.key = liger.rotated(tape, my.query, my.key, table, table, on.eager, by_head)
     elif rope:
         table = on.table(model.head_size)
         tape.dispatches(views=2)
@@ -236,6 +238,7 @@ def llama_forward(
     norms: str = BEFORE,
     norm: Norm = rms_norm,
     liger_norm: Norm | None = None,
+    liger_head_norm: Norm | None = None,
     before: Callable[[Tape, Execution], Before] = before,
     head: Block = head,
 ) -> Forward:
@@ -247,10 +250,10 @@ def llama_forward(
         mixture: That of blocks with experts.
         norms: BEFORE each of the two, AROUND or BEHIND it.
         norm: All of its norms.
-        liger_norm: The same of Liger, where its kernels are known for the family.
+        liger_norm, liger_head_norm: The same of Liger, and its own over heads, where they are known for the family.
         before: From token ids to the first block.
         head: From the last block to the loss.
     """
     dense = functools.partial(block, attending=attending, feeding=feeding, norms=norms)
     sparse = functools.partial(dense, feeding=mixture) if mixture else dense
-    return Forward(before, dense, sparse, head, norm, liger_norm)
+    return Forward(before, dense, sparse, head, norm, liger_norm, liger_head_norm)

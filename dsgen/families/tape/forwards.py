@@ -25,6 +25,7 @@ class Forward(NamedTuple):
         head: From the last block to the loss.
         norm: The norm that its parts have in common.
         liger_norm: The same of Liger, whose other kernels then take the place of its parts; None where none is known.
+        liger_head_norm: Liger's norm over a head, where that is another, of every release that knows the family.
         carries_weights: Forward refers to a block's attention weights, if it made them, until the next block has ended.
         every: Every so many-th block is `other`; 0 where none is.
         other: A block that differs from `dense` in what it computes, not in its weights.
@@ -36,6 +37,7 @@ class Forward(NamedTuple):
     head: Block
     norm: Norm = rms_norm
     liger_norm: Norm | None = None
+    liger_head_norm: Norm | None = None
     carries_weights: bool = False
     every: int = 0
     other: Block | None = None

@@ -2,8 +2,8 @@
 
 From 0.4.1 on they hold the same, but for what 0.8.5 changed in norms: a frozen weight's gradient is not made, and norms
 over the heads of Qwen3 are Liger's too, which stayed Hugging Face's where a model that is there is patched, as the
-Trainer does. Source: liger_kernel/ops/{swiglu,geglu,rms_norm,rope}.py and transformers/monkey_patch.py of the wheels of
-liger-kernel 0.4.1 to 0.8.5.
+Trainer does. Those of Gemma 3 are Liger's since 0.5.7, which knows it. Source: liger_kernel/ops/{swiglu,geglu,rms_norm,
+rope}.py and transformers/monkey_patch.py of the wheels of liger-kernel 0.4.1 to 0.8.5.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.graph import COPY, NORM, STREAM
 from dsgen.families.tape.tape import Tape, Tensor
 
-__all__ = ["ALL_NORMS", "PROCESSORS", "gated", "norm", "norm_apart", "rotated"]
+__all__ = ["ALL_NORMS", "PROCESSORS", "gated", "norm", "norm_apart", "norm_by_head", "rotated"]
 
 ALL_NORMS = "0.8.5"  # the release from which on norms are as the module says
 # Rows of the fp32 sums of a norm's weight gradient, one for each multiprocessor: those of an H100 SXM (NVIDIA H100
@@ -33,7 +33,14 @@ def norm_apart(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     return _normed(tape, on, hidden, False)
 
 
-def _normed(tape: Tape, on: Execution, hidden: Tensor, in_place: bool) -> Tensor:
+def norm_by_head(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
+    """The same over heads behind a transposition, as Gemma 3 has it: they are laid out anew, and so a gradient."""
+    laid = tape.like(hidden)
+    tape.moves(COPY, hidden, laid)
+    return _normed(tape, on, tape.node(laid, (hidden,), None, lambda gradient: [gradient]), False, True)
+
+
+def _normed(tape: Tape, on: Execution, hidden: Tensor, in_place: bool, laid_out: bool = False) -> Tensor:
     weight = on.weight(hidden.width)
     made, roots = tape.like(hidden), tape.make(hidden.rows, 1, op.FP32)
     tape.hold(roots)
@@ -41,6 +48,9 @@ def _normed(tape: Tape, on: Execution, hidden: Tensor, in_place: bool) -> Tensor
     wanted = weight.edge is not None or on.model.liger_kernels != ALL_NORMS
 
     def back(gradient: Tensor) -> list[Any]:
+        if laid_out:
+            gradient, given = tape.like(hidden), gradient
+            tape.moves(COPY, given, gradient)
         sums = tape.make((PROCESSORS, 0), hidden.width, op.FP32) if wanted else None
         result = gradient if in_place else tape.like(hidden)
         if not in_place:
@@ -78,12 +88,20 @@ def gated(tape: Tape, gate: Tensor, up: Tensor) -> Tensor:
     return tape.node(made, (gate, up), saved, back)  # type: ignore[no-any-return]
 
 
-def rotated(tape: Tape, query: Tensor, key: Tensor, cosine: Tensor, sine: Tensor, again: bool) -> list[Tensor]:
+def rotated(
+    tape: Tape, query: Tensor, key: Tensor, cosine: Tensor, sine: Tensor, again: bool, by_head: bool = False
+) -> list[Tensor]:
     """LigerRope: queries and keys in place, in one kernel, and so their gradients.
 
-    `again` says that gradients come laid out head by head, and so are copied: those of eager attention.
+    `again` says that gradients come laid out head by head, and so are copied: those of eager attention; `by_head` that
+    queries and keys do.
     """
-    made = [Tensor(one.rows, one.width, one.item, one.storage) for one in (query, key)]
+    if by_head:
+        made = [tape.like(one) for one in (query, key)]
+        for one, copy in zip((query, key), made, strict=True):
+            tape.moves(COPY, one, copy)
+    else:
+        made = [Tensor(one.rows, one.width, one.item, one.storage) for one in (query, key)]
     tape.moves(STREAM, query, key, cosine, sine, *made)
     tape.dispatches(views=4)
 

@@ -49,6 +49,8 @@ def execution(
     family = family_of(model)
     own = family.forward.norm
     fused = getattr(family.forward, "liger_norm", None) if model.liger_kernels else None
+    of_heads = getattr(family.forward, "liger_head_norm", None) if fused else None
+    of_heads = of_heads or (own if fused and model.liger_kernels != ALL_NORMS else None)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     return Execution(
         model,
@@ -76,7 +78,7 @@ def execution(
         adapts_head=method != "full" and adapts_head(model, targets),
         narrow=narrow,
         splits_head=family.autotp.splits_head(model.tied_embeddings),
-        head_norm=own if fused and model.liger_kernels != ALL_NORMS else None,
+        head_norm=of_heads,
     )
 
 
