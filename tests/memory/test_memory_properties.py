@@ -18,6 +18,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place, Verdict, estimate
 from dsgen.memory.estimates import worst
 from dsgen.memory.later import later
+from dsgen.memory.limits import PINNED
 from dsgen.report import memory as report
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.wishes import check_wishes
@@ -140,7 +141,11 @@ def test_the_parts_of_every_place_and_phase_add_up_to_its_peak(asked: Question) 
         assert sum(place.overhead.values()) == place.overhead_bytes
         assert min((*place.parts.values(), *place.overhead.values()), default=0) >= 0
     assert max(phase.gpu_bytes for phase in memory.phases) == memory.gpu.peak_bytes
-    assert max(phase.host_bytes for phase in memory.phases) == memory.host.peak_bytes
+    # Of a node's RAM what torch holds page-locked beside the tensors may put a step before a loading that has more.
+    host, most = memory.host, max(phase.host_bytes for phase in memory.phases)
+    assert host.peak_bytes in {phase.host_bytes for phase in memory.phases}
+    assert host.peak_bytes <= most <= host.peak_bytes + host.overhead.get(PINNED, 0)
+    assert most == host.peak_bytes or most == max(memory.phases, key=lambda phase: phase.host_bytes).host["weights"]
 
 
 @QUESTIONS
