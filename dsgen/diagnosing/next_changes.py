@@ -191,7 +191,7 @@ def _of_program(start: Way) -> Iterator[Way]:
         yield way(True, "activation_offloading=True of TRL's SFTConfig", activation_offloading=True)
     if training.activation_offloading:
         yield way(True, "activation_offloading=False", activation_offloading=False)
-    if start.job.seq_len >= 2 * _SHORTEST:
+    if start.job.seq_len >= _HALF * max(_SHORTEST, training.mean_len or 0):
         yield way(False, "", seq_len=start.job.seq_len // _HALF)
 
 

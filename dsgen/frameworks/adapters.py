@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dsgen.families.parameters import parameters
+from dsgen.jobs.fused_attention import flash_release
 from dsgen.jobs.job import Job
-from dsgen.planning.assumptions import flash_release, kernel_of
+from dsgen.planning.assumptions import kernel_of
 from dsgen.planning.planner import Plan
 
 __all__ = ["ALPHA_PER_RANK", "Adapters", "adapters", "attention", "dtype"]
@@ -77,7 +78,7 @@ def adapters(job: Job) -> Adapters | None:
 def attention(plan: Plan) -> str:
     """attn_implementation of from_pretrained that runs the kernel which a plan counts."""
     kernel = kernel_of(plan)
-    return _FLASH[flash_release(plan.job)] if kernel == "flash" else kernel
+    return _FLASH[flash_release(plan.job.hardware, plan.job.training)] if kernel == "flash" else kernel
 
 
 def dtype(precision: str) -> str:

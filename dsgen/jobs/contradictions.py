@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from dsgen.jobs.fused_attention import running_attention
 from dsgen.jobs.job import DEFAULT_SEQ_LEN
 from dsgen.jobs.releases import casts_adapters
 from dsgen.shapes.errors import mistake
@@ -33,7 +34,8 @@ def contradictions(
 
     Raises:
         DsgenError: Facts that cannot: more usable memory than the card has, a card that others fill, GPUs of a node
-            that nothing joins, adapters wider than the model, or a decoder's targets.
+            that nothing joins, adapters wider than the model, a decoder's targets, or samples that are packed where
+            attention does not stop at their borders.
     """
     usable, sold = hardware.usable_memory_bytes, hardware.gpu_memory_bytes
     where = provenance.where("hardware.usable_memory")
@@ -88,7 +90,7 @@ def contradictions(
         )
     for name in ("packing", "padding_free"):
         if getattr(training, name):
-            _check_borders(name, training, model, provenance)
+            _check_borders(name, hardware, model, training, provenance)
     from dsgen.families import family_of  # it loads the operators of every family
 
     length = 0 if model.relative_buckets else training.seq_len or 0
@@ -96,16 +98,20 @@ def contradictions(
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
 
 
-def _check_borders(name: str, training: Training, model: Model, provenance: Provenance) -> None:
+def _check_borders(name: str, hardware: Hardware, model: Model, training: Training, provenance: Provenance) -> None:
     """Samples share a row where a kernel of attention stops at their borders, and a decoder alone reads them."""
+    runs = running_attention(hardware, model, training, training.precision)
     must, todo = "", ""
     if model.encoder_layers:
         must = f"{model.architecture} reads a sequence with an encoder, and each is one sample: leave it out"
-    elif training.attention != "flash":
-        must = (
-            f"training.attention is {training.attention}, and only FlashAttention's kernels stop at borders of samples"
-        )
+    elif runs != "flash":
+        why = f"training.attention is {training.attention}"
         todo = f"Say --attention flash, or leave {name} out."
+        if training.attention == "flash":
+            what = model.architecture if runs == "eager" else "such a GPU, or fp32,"
+            why = f"{what} has no FlashAttention and runs {runs}"
+            todo = f"Leave {name} out."
+        must = f"{why}, and only FlashAttention's kernels stop at borders of samples"
     if must:
         where = provenance.where(f"training.{name}")
         raise mistake(f"training.{name} is true", must=must, where=where, todo=todo, code="contradiction")

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dsgen.families import family_of
+from dsgen.jobs.fused_attention import running_attention
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import reenters, unknown_leaf
-from dsgen.kernels.architectures import architecture
-from dsgen.kernels.attention import available
 from dsgen.planning.planner import Plan
 from dsgen.strategies.buffers import EIGHT_BITS
 
-__all__ = ["Needed", "flash_release", "kernel_of", "needed", "own_optimizer", "runs_of"]
+__all__ = ["Needed", "kernel_of", "needed", "own_optimizer"]
 
 _KERNELS = {"flash": "FlashAttention", "sdpa": "attention by sdpa", "eager": "eager attention"}
 
@@ -30,27 +28,8 @@ def needed(plan: Plan) -> tuple[Needed, ...]:
 
 def kernel_of(plan: Plan) -> str:
     """The kernel of attention that a program is to ask for: flash, sdpa or eager."""
-    return runs_of(plan.job, plan.chosen.strategy.precision)
-
-
-def runs_of(job: Job, precision: str) -> str:
-    """The kernel of attention that runs where a job asks for one.
-
-    FlashAttention runs where `dsgen.kernels` counts it, from Ampere on, and in 16 bits (transformers 5.23,
-    modeling_utils.py); elsewhere sdpa has a kernel that holds no scores either, and time is counted for that one.
-    """
-    wishes, hardware = job.training, job.hardware
-    if family_of(job.model).eager(wishes.attention):
-        return "eager"
-    runs = hardware.bf16_flops_per_second > 0 and precision != "fp32"
-    runs = runs and flash_release(job) > 0
-    return wishes.attention if runs or wishes.attention != "flash" else "sdpa"
-
-
-def flash_release(job: Job) -> int:
-    """The release of FlashAttention that runs on a job's GPUs where one is wished: 3 on Hopper, 4 on B200; 0 none."""
-    kernel = available(architecture(job.hardware).name, f"flash{job.training.flash_attention}")
-    return int(kernel[-1]) if kernel.startswith("flash") else 0
+    job = plan.job
+    return running_attention(job.hardware, job.model, job.training, plan.chosen.strategy.precision)
 
 
 def own_optimizer(job: Job) -> str:

@@ -8,6 +8,7 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.fabrics import assumes, joined, reference
+from dsgen.jobs.fused_attention import running_attention
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import loops_over_experts, reenters
 from dsgen.jobs.samples import varied_mean
@@ -194,7 +195,8 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange(_TRANSFORMERS, _GROUPS_EXPERTS, words, True)
     if not wishes.chunked_loss:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
-    if varied_mean(wishes) and wishes.attention == "flash" and not job.model.encoder_layers:
+    runs = running_attention(job.hardware, job.model, wishes, wishes.precision)
+    if varied_mean(wishes) and runs == "flash" and not job.model.encoder_layers:
         words = "samples packed into whole sequences, attention stopping at their borders: a step has more of them"
         yield ProgramChange("packing", True, words, True)
     if not wishes.activation_offloading and _inputs_bytes(job) > LEAST_MOVED * job.hardware.usable_memory_bytes:
@@ -202,7 +204,7 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange("activation_offloading", True, words, True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
-    elif wishes.attention == "flash" and wishes.flash_attention < CUDNN_BEATS and _by_cudnn(job):
+    elif wishes.attention == "flash" and not (wishes.packing or wishes.padding_free) and _by_cudnn(job):
         yield ProgramChange("attention", "sdpa", "torch's attention, which runs cuDNN's kernel on this GPU", True)
     if job.gpus_per_node > 1 and wishes.launcher not in ("bound", launcher := best_launcher(job)):
         other = attrs.evolve(job, training=attrs.evolve(wishes, launcher=launcher))
@@ -221,7 +223,7 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):
         if _LESS[wishes.method] < _LESS[method]:
             yield ProgramChange("method", method, words, False)
-    if (half := job.seq_len // 2) >= SHORTEST:
+    if (half := job.seq_len // 2) >= max(SHORTEST, wishes.mean_len or 0):
         yield ProgramChange("seq_len", half, "sequences of half the length", False)
 
 
@@ -231,10 +233,12 @@ def _inputs_bytes(job: Job) -> int:
 
 
 def _by_cudnn(job: Job) -> bool:
-    """Whether torch's own attention runs cuDNN's kernel: on the GPU, for the heads, and no window asks for a mask."""
+    """Whether torch's own attention runs cuDNN's kernel, which beats the FlashAttention that is wished: on the GPU, for
+    the heads, and no window asks for a mask."""
     card, model = architecture(job.hardware).name, job.model
     narrow = model.head_size <= CUDNN_WIDEST and not model.sliding_window
-    return narrow and fused_kernel("sdpa", card, torch=job.training.torch) == "cudnn"
+    beaten = job.training.flash_attention < CUDNN_BEATS
+    return narrow and beaten and fused_kernel("sdpa", card, torch=job.training.torch) == "cudnn"
 
 
 _LESS = {"full": 0, "lora": 1, "qlora": 2}  # how much of the training each method leaves away

@@ -142,9 +142,9 @@ def _perhaps(job: Job) -> Iterator[str]:
 
 
 def _shorter(job: Job, holds: Callable[[Job], bool]) -> Iterator[str]:
-    """The longest half, quarter ... of a sequence with which something holds."""
-    length = job.seq_len // 2
-    while length >= SHORTEST:
+    """The longest half, quarter ... of a sequence with which something holds, of no less than samples' mean."""
+    length, least = job.seq_len // 2, max(SHORTEST, job.training.mean_len or 0)
+    while length >= least:
         if holds(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
             yield f"--seq-len {length}"
             return

@@ -211,6 +211,33 @@ def test_only_what_the_program_does_not_do_already_is_asked(make_job, wishes, op
     assert sorted(unbound) == sorted([*options, "--launcher bound"])
 
 
+@pytest.mark.parametrize(
+    ("gpu", "model", "wishes", "options"),
+    [
+        ("a100-80g", "7b", {"seq_len": 1024, "mean_len": 300}, ["--packing", "--seq-len 512"]),
+        (
+            "a100-80g",
+            "7b",
+            {"seq_len": 1024, "mean_len": 513},
+            ["--packing"],
+        ),  # a mean of 513 is no 512
+        ("a100-80g", "7b", {"seq_len": 1024, "mean_len": 300, "packing": True}, ["--seq-len 512"]),
+        ("h100-80g", "7b", {"seq_len": 1024, "packing": True}, ["--seq-len 512"]),  # sdpa packs nothing
+        ("v100-32g", "7b", {"seq_len": 256, "mean_len": 30}, []),
+        ("cpu", "125m", {"seq_len": 256, "mean_len": 30}, []),
+        ("a100-80g", "bloom-7b1", {"seq_len": 256, "mean_len": 30}, []),
+    ],
+)
+def test_samples_are_offered_to_be_packed_where_attention_can_stop_at_their_borders(
+    make_job, gpu, model, wishes, options
+):
+    """And sequences of half the length where the mean of their samples is no longer."""
+    asked = make_job(gpu, model, training={"chunked_loss": True, "optimizer": "Lion", "launcher": "bound", **wishes})
+    told = [change.option for change in program_changes(asked) if change.field != "method"]
+
+    assert told == options
+
+
 def test_an_encoder_s_chunked_loss_is_refused_and_so_not_offered(tmp_path):
     """It is not counted behind an encoder; a plan that must offload still tells what else would do."""
     (tmp_path / "config.json").write_text(json.dumps({**T5, "d_model": 2048, "d_ff": 8192, "num_layers": 24}))

@@ -9,7 +9,7 @@ import pytest
 from dsgen import plan
 from dsgen.frameworks import adapters, trainers
 from dsgen.frameworks.adapters import attention
-from dsgen.planning.assumptions import flash_release
+from dsgen.jobs.fused_attention import flash_release
 
 LONG = {"training.seq_len": 65536, "training.chunked_loss": True}
 
@@ -25,7 +25,7 @@ def asked(make_job: Any, gpu: str, release: int) -> Any:
 )
 def test_a_release_runs_where_it_has_kernels_and_the_one_before_elsewhere(make_job, gpu, wished, runs) -> None:
     found = asked(make_job, gpu, wished)
-    assert flash_release(found.job) == runs
+    assert flash_release(found.job.hardware, found.job.training) == runs
     assert attention(found) == f"flash_attention_{runs}"
 
 

@@ -64,6 +64,15 @@ def test_samples_are_packed_where_attention_can_stop_at_their_borders(make_job):
     assert free.tokens == "512 tokens (samples end to end, 128 in the mean)"
     with pytest.raises(dsgen.DsgenError, match=r"padding_free is true; training\.attention is eager, and only"):
         make_job(training={"padding_free": True, "attention": "eager"})
+    for gpu, model, wishes, why in (
+        ("a100-80g", "bloom-7b1", {}, "bloom has no FlashAttention and runs eager"),
+        ("v100-32g", "7b", {}, "such a GPU, or fp32, has no FlashAttention and runs sdpa"),
+        ("a100-80g", "7b", {"precision": "fp32"}, "such a GPU, or fp32, has no FlashAttention and runs sdpa"),
+        ("cpu", "125m", {}, "such a GPU, or fp32, has no FlashAttention and runs sdpa"),
+        ("v100-32g", "gemma-2-9b", {}, "training.attention is eager"),
+    ):
+        with pytest.raises(dsgen.DsgenError, match=f"packing is true; {why}, and only"):
+            make_job(gpu, model, training={"packing": True, **wishes})
     encoder = {"architecture": "t5", "encoder_layers": 4, "relative_buckets": 32, "tied_embeddings": True}
     layer = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"model": encoder, "training": {"packing": True}}
     with pytest.raises(dsgen.DsgenError, match="packing is true; t5 reads a sequence with an encoder"):

@@ -54,6 +54,11 @@ def test_where_no_change_fits_all_sensible_ones_were_tried_and_none_is_offered(m
     assert "fits with" not in message
 
 
+def test_no_length_is_tried_that_is_less_than_the_mean_of_the_samples(make_job, offers):
+    _, asked = offers(make_job(training={"seq_len": 2048, "mean_len": 700}), lambda changed: False)
+    assert {one.seq_len for one in asked} == {2048, 1024}
+
+
 @pytest.mark.parametrize(
     ("fits", "way"),
     [

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dsgen.jobs.fused_attention import running_attention
 from dsgen.jobs.job import Job
 from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
 from dsgen.memory import expandable
 from dsgen.memory.evaluating import TRAINER_SEQUENCES
-from dsgen.planning.assumptions import runs_of
 from dsgen.shapes.layers import ENFORCED, Rank
 from dsgen.shapes.makers import maker_of
 from dsgen.shapes.profiles import Training
@@ -175,7 +175,7 @@ def said_of(job: Job, precision: str) -> dict[str, Said]:
                 continue
             value = expandable(job)
         if wish == "attention":
-            value = runs_of(job, precision)
+            value = running_attention(job.hardware, job.model, job.training, precision)
         trained[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
     return trained
 

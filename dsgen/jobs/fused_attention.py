@@ -1,0 +1,30 @@
+"""Which attention runs where one is asked for: FlashAttention where a GPU, a class and a precision have it."""
+
+from __future__ import annotations
+
+from dsgen.kernels.architectures import architecture
+from dsgen.kernels.attention import available
+from dsgen.shapes.profiles import Hardware, Model, Training
+
+__all__ = ["flash_release", "running_attention"]
+
+
+def running_attention(hardware: Hardware, model: Model, training: Training, precision: str) -> str:
+    """The attention that runs where a training asks for one: flash, sdpa or eager.
+
+    FlashAttention runs where `dsgen.kernels` counts it, on GPUs from Ampere on, and in 16 bits (transformers 5.23,
+    modeling_utils.py); elsewhere sdpa has a kernel that holds no scores either, and time is counted for that one.
+    """
+    from dsgen.families import family_of  # it loads the operators of every family
+
+    if family_of(model).eager(training.attention):
+        return "eager"
+    runs = hardware.bf16_flops_per_second > 0 and precision != "fp32" and hardware.vendor != "cpu"
+    runs = runs and flash_release(hardware, training) > 0
+    return training.attention if runs or training.attention != "flash" else "sdpa"
+
+
+def flash_release(hardware: Hardware, training: Training) -> int:
+    """The release of FlashAttention that runs on GPUs where one is wished: 3 on Hopper, 4 on B200; 0 none."""
+    kernel = available(architecture(hardware).name, f"flash{training.flash_attention}")
+    return int(kernel[-1]) if kernel.startswith("flash") else 0
