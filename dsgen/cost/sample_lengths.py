@@ -16,10 +16,10 @@ import math
 import statistics
 
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import SPREAD, seen_length, varied_mean
+from dsgen.jobs.samples import SPREAD, seen_length, tokens_of_sequence, varied_mean
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["FEW_TOKENS", "LEAST_SPREAD", "MOST_SPREAD", "computed_length", "sees", "targets_length"]
+__all__ = ["FEW_TOKENS", "LEAST_SPREAD", "MOST_SPREAD", "computed_length", "own_share", "sees", "targets_length"]
 
 # Least of a measured data set: 1.44 times as many tokens in micro-batches of 8 (the same, refs/a100_80gb_moe.csv: 193.7
 # tokens without padding, 279 with it).
@@ -49,6 +49,11 @@ def computed_length(job: Job, strategy: Strategy, spread: float = SPREAD) -> int
         deviation = spread * mean * math.sqrt((1 - mean / longest) / (own * meets))
         return min(longest, round(mean + deviation * _largest_of(all_at_once // own)))
     return max(mean, min(longest, _padded(longest, mean, own, all_at_once, meets, spread)))
+
+
+def own_share(job: Job, strategy: Strategy) -> float:
+    """The share of what is computed, and waited for, that is samples' own tokens; 1 where they are packed or alike."""
+    return tokens_of_sequence(job) / computed_length(job, strategy)
 
 
 def targets_length(job: Job, computed: int) -> int:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.cost.sample_lengths import computed_length
+from dsgen.cost.sample_lengths import own_share
 from dsgen.cost.steps import derived, stand_in
 from dsgen.cost.steps import speed_interval as shares
 from dsgen.jobs.job import Job
@@ -33,17 +33,16 @@ def speed_line(item: Candidate) -> str:
 
 
 def padding_lines(item: Candidate, width: int) -> list[str]:
-    """What of a step is no sample's own, where micro-batches are padded; nothing where no tokens are.
+    """What of a step's tokens is no sample's own, where micro-batches are padded; nothing where hardly any are.
 
     And whose lengths packed samples are taken to have, where nobody said it.
     """
     job, training = item.job, item.job.training
     if training.packing and training.mean_len is None:
         words = "attention of whole sequences: packed samples see less of them (--mean-len N says how long they are)"
-    elif mean := varied_mean(training):
-        lost = 1 - mean / computed_length(job, item.strategy)
-        padding = "" if training.padding_free else "padding, and "
-        words = f"of a sample's own tokens: {lost:.0%} of a step is {padding}waiting for the longest micro-batch"
+    elif (lost := 1 - own_share(job, item.strategy)) >= _LEAST:
+        whose = "waits for are another GPU's" if training.padding_free else "computes, or waits for, are padding"
+        words = f"of a sample's own tokens: {lost:.0%} of those that a step {whose}"
     else:
         return []
     return textwrap.wrap(words, width, subsequent_indent="  ", break_on_hyphens=False)
@@ -108,8 +107,8 @@ def data(item: Candidate) -> dict[str, Any]:
     """The same as plain JSON types: seconds, tokens a second, their intervals, the parts that add up, whose kernels."""
     cost = item.cost
     low, high = shares(item.job, item.strategy)
-    mean = varied_mean(item.job.training)
-    own = {"own_tokens_share": mean / computed_length(item.job, item.strategy)} if mean else {}
+    varied = varied_mean(item.job.training) is not None
+    own = {"own_tokens_share": own_share(item.job, item.strategy)} if varied else {}
     return {
         "seconds_per_step": cost.seconds,
         "seconds_per_step_low": cost.seconds / high,

@@ -122,6 +122,16 @@ def test_steps_of_a_batch_find_the_fewest_gpus_as_their_tokens_do() -> None:
     assert [one["seconds"] for one in steps["fleets"]] == [one["seconds"] for one in tokens["fleets"]]
 
 
+@pytest.mark.parametrize(("packed", "each"), [([], 300), (["--packing"], 4096)])
+def test_steps_of_padded_sequences_have_their_samples_tokens_alone(packed: list[str], each: int) -> None:
+    """However many GPUs: on 8 it is asked of the plan, on as many as needed of the batch."""
+    steps = ["--mean-len", "300", *packed, "--global-batch", "512", "--total-steps", "3000", "--deadline", "30d"]
+    sought = json.loads(run("plan", *MAIN, "--gpus", "auto", *steps, "--format", "json").out)
+    told = json.loads(run("plan", *MAIN, *steps, "--format", "json").out)
+
+    assert sought["tokens"] == told["training"]["tokens"] == 3000 * 512 * each
+
+
 def test_without_a_deadline_only_the_time_is_said() -> None:
     done = run("plan", *MAIN, "--tokens", "3B")
 

@@ -9,6 +9,7 @@ from dsgen.cost.sample_lengths import LEAST_SPREAD, MOST_SPREAD, computed_length
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.samples import seen_length
 from dsgen.planning import plan
+from dsgen.report import costs
 
 # foundation-model-stack/fms-acceleration 876e2ed, a100_80gb_pf.csv of refs_orca: micro-batch -> tokens of a sequence
 # with padding, of samples of 289 without; one GPU.
@@ -64,6 +65,29 @@ def test_a_step_has_the_samples_own_tokens_and_the_time_of_what_is_computed(make
     assert told.tokens_per_second_per_gpu <= most_speed(job, strategy)
     low, high = speed_interval(job, strategy)
     assert low < speed_interval(plain, strategy)[0] < 1 < speed_interval(plain, strategy)[1] < high
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words", "share"),
+    [
+        ({"mean_len": MEAN}, "of those that a step computes, or waits for, are padding", True),
+        ({"mean_len": MEAN, "padding_free": True}, "of those that a step waits for are another GPU's", True),
+        ({"mean_len": 4096}, None, True),
+        ({"packing": True}, "attention of whole sequences: packed samples see less of them", False),
+        ({"packing": True, "mean_len": MEAN}, None, False),
+        ({}, None, False),
+    ],
+)
+def test_text_and_json_say_how_much_of_a_step_is_no_sample_s(make_job, wishes, words, share):
+    chosen = plan(job_of(make_job, gpus=8, **wishes)).chosen
+    lines, told = costs.padding_lines(chosen, 200), costs.data(chosen)
+
+    assert [words in line for line in lines] == [True] * (words is not None)
+    assert ("own_tokens_share" in told) is share
+    if "mean_len" in wishes and share:
+        own = wishes["mean_len"] / computed_length(chosen.job, chosen.strategy)
+        assert told["own_tokens_share"] == pytest.approx(own)
+        assert not words or f"{1 - own:.0%}" in lines[0]
 
 
 def test_attention_of_packed_samples_stops_at_their_borders(make_job):

@@ -14,6 +14,7 @@ from dsgen.cost.steps import speed_interval
 from dsgen.jobs.assembly import SPREAD, assemble
 from dsgen.jobs.fabrics import NO_NETWORK, counted_anew
 from dsgen.jobs.job import Job
+from dsgen.jobs.samples import tokens_of_sequence
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.planning.planner import WAITING, Plan, contenders, decide, plan
 from dsgen.shapes.errors import DsgenError, mistake
@@ -135,7 +136,7 @@ def said_tokens(job: Job, step: int | None = None) -> int | None:
                 todo="Say the batch too (--global-batch 256), or tokens instead of steps (--tokens 300B).",
                 code="missing",
             )
-        step = wishes.global_batch * job.seq_len
+        step = wishes.global_batch * tokens_of_sequence(job)
     return wishes.total_steps * step
 
 
