@@ -62,9 +62,13 @@ def targets_length(job: Job, computed: int) -> int:
 
 
 def sees(job: Job) -> int:
-    """Tokens of sequences that attention is divided into, where samples of a known mean share a row; else 0."""
+    """Tokens of sequences that attention is divided into, where samples of a known mean share a row; else 0.
+
+    Another attention than FlashAttention computes whole rows, behind a mask.
+    """
     training = job.training
-    return seen_length(job.seq_len, training.mean_len) if training.packing or training.padding_free else 0
+    divides = (training.packing or training.padding_free) and training.attention == "flash"
+    return seen_length(job.seq_len, training.mean_len) if divides else 0
 
 
 @functools.lru_cache(maxsize=1024)

@@ -278,6 +278,14 @@ def test_the_weights_at_the_end_are_those_that_the_code_makes(wanted, target, wo
     assert ("GatheredParameters" in told.snippet) is (wanted == "lora at 3" and target == "accelerate")
 
 
+def test_another_attention_computes_whole_sequences_of_packed_samples():
+    """It stops at no border: a mask hides what another sample has."""
+    packed = {"hw": "a100-80g", "model": "llama-3.1-8b", "method": "lora", "chunked_loss": True, "packing": True}
+    told = {item.code: item for item in needs(dsgen.plan({**packed, "seq_len": 32768, "mean_len": 900}), "deepspeed")}
+
+    assert re.search(r"transformers takes by itself: .* GiB, \d\d% slower$", told["attention"].otherwise)
+
+
 @pytest.mark.parametrize("target", ["deepspeed", "hf-trainer"])
 def test_the_code_that_packs_samples_makes_whole_sequences_with_borders(target):
     """The names are TRL's; what its own code makes of samples is in test_real_frameworks."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import dsgen
 from dsgen.cli import main
 from dsgen.frameworks import job_files
+from dsgen.frameworks.needs import needs
 from dsgen.frameworks.training_arguments import resolved, training_arguments, with_autos
 
 pytestmark = pytest.mark.proof
@@ -240,6 +242,27 @@ def test_auto_becomes_what_transformers_makes_of_it_and_resolved_numbers_do_not_
 
     assert made[0] == made[1] == resolved(config)
     assert job_files(config, "hf-trainer").autos.items() <= _leaves(made[0]).items()
+
+
+def test_samples_that_are_packed_as_trl_does_begin_anew_and_fill_sequences():
+    """By the code of `dsgen needs`: positions that start over, and the borders that FlashAttention's kernels take."""
+    from datasets import Dataset
+
+    job = {"hw": "a100-80g", "model": "mistral-7b", "method": "lora", "packing": True, "seq_len": 256}
+    snippet = {item.code: item.snippet for item in needs(dsgen.plan(job), "deepspeed")}["length"]
+    lengths = [200, 50, 100, 6]
+    names = {
+        "dataset": Dataset.from_dict({"input_ids": [[7] * length for length in lengths]}),
+        "tokenizer": SimpleNamespace(pad_token_id=0),
+    }
+    exec(snippet, names)
+    sequences = list(names["dataset"])
+    batch = names["collate"](sequences)
+
+    assert [sum(one["seq_lengths"]) for one in sequences] == [256, 100]
+    assert batch["input_ids"].shape == (1, 356)
+    assert batch["position_ids"].eq(0).sum() == len(lengths)
+    assert batch["cu_seq_lens_q"].diff().tolist() == [200, 50, 6, 100]
 
 
 def _leaves(tree: dict[str, Any], path: str = "") -> dict[str, Any]:
