@@ -61,7 +61,10 @@ def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int, kernel: str
 
 
 def divided(program: Mapping[str, Any], length: int) -> Mapping[str, Any]:
-    """A program whose attention sees sequences of a length alone, as where its samples are packed; 0: as it is."""
+    """A program whose attention sees sequences of a length alone, as where its samples are packed; 0: as it is.
+
+    They are as many as tokens fill, a part of one too.
+    """
     return {**program, "entries": [_divided(entry, length) for entry in program["entries"]]} if length else program
 
 
@@ -69,7 +72,7 @@ def _divided(entry: Sequence[Any], length: int) -> Sequence[Any]:
     if entry[0] != "attention" or entry[-6] <= length or entry[-6] != entry[-5]:
         return entry
     *begin, batch, heads, kv_heads, queries, _, head_size, causal, window, dtype = entry
-    return [*begin, round(batch * queries / length), heads, kv_heads, length, length, head_size, causal, window, dtype]
+    return [*begin, batch * queries / length, heads, kv_heads, length, length, head_size, causal, window, dtype]
 
 
 def contention(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:
@@ -122,7 +125,7 @@ def sizes(entry: Sequence[Any]) -> str:
         return f"{f'{batch} x ' if batch > 1 else ''}{m} x {n} x {k}, {dtype}"
     if entry[0] == "attention":
         _, _, _, _, _, batch, heads, _, queries, keys, head, _, _, dtype = entry
-        return f"{batch} x {heads} heads, {queries} x {keys} x {head}, {dtype}"
+        return f"{round(batch, 1):g} x {heads} heads, {queries} x {keys} x {head}, {dtype}"
     return ""
 
 

@@ -701,3 +701,5 @@ def test_packed_samples_fill_every_step_and_attention_sees_each_alone() -> None:
     told = divided(program, 128)
     assert told["entries"] == [[*call[:5], 8, 8, 4, 128, 128, *call[10:]], crossed, product]
     assert divided(program, 0) is program
+    [(*_, batch, _, _, queries, _, _, _, _, _), *_] = divided(program, 400)["entries"]
+    assert batch * queries == 2 * 512  # no token more or less
