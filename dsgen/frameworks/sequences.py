@@ -16,12 +16,15 @@ def sequences_code(job: Job, of_trainer: bool) -> str:
     """
     length = job.seq_len
     if job.training.packing:
-        by_itself = f"# SFTConfig(max_length={length}, packing=True) does both; elsewhere:\n" if of_trainer else ""
+        by_itself = f"# SFTConfig(max_length={length}, packing=True) does all of it; elsewhere:\n" if of_trainer else ""
+        # The Trainer takes away what is no argument of the model: without seq_lengths nobody knows the borders.
+        taken = "Trainer(data_collator=collate), and remove_unused_columns=False of its arguments"
         return (
             f"{by_itself}from trl import pack_dataset\n"
             "from trl.trainer.sft_trainer import DataCollatorForLanguageModeling\n\n"
             f'dataset = pack_dataset(dataset, seq_length={length}, strategy="bfd")  # of tokenized samples\n'
-            "collate = DataCollatorForLanguageModeling(pad_token_id=tokenizer.pad_token_id, padding_free=True)"
+            "collate = DataCollatorForLanguageModeling(pad_token_id=tokenizer.pad_token_id, padding_free=True)\n"
+            f"# {taken if of_trainer else 'DataLoader(collate_fn=collate)'}"
         )
     if job.training.padding_free:
         by_itself = (

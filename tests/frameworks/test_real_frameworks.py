@@ -244,12 +244,18 @@ def test_auto_becomes_what_transformers_makes_of_it_and_resolved_numbers_do_not_
     assert job_files(config, "hf-trainer").autos.items() <= _leaves(made[0]).items()
 
 
-def test_samples_that_are_packed_as_trl_does_begin_anew_and_fill_sequences():
-    """By the code of `dsgen needs`: positions that start over, and the borders that FlashAttention's kernels take."""
+@pytest.mark.parametrize("keeps", [None, True, False])
+def test_samples_that_are_packed_as_trl_does_begin_anew_and_fill_sequences(tmp_path, keeps):
+    """By the code of `dsgen needs`: positions that start over, and the borders that FlashAttention's kernels take.
+
+    The Trainer takes the borders away unless it is told not to, as that code says.
+    """
     from datasets import Dataset
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
     job = {"hw": "a100-80g", "model": "mistral-7b", "method": "lora", "packing": True, "seq_len": 256}
-    snippet = {item.code: item.snippet for item in needs(dsgen.plan(job), "deepspeed")}["length"]
+    target = "deepspeed" if keeps is None else "hf-trainer"
+    snippet = {item.code: item.snippet for item in needs(dsgen.plan(job), target)}["length"]
     lengths = [200, 50, 100, 6]
     names = {
         "dataset": Dataset.from_dict({"input_ids": [[7] * length for length in lengths]}),
@@ -258,11 +264,18 @@ def test_samples_that_are_packed_as_trl_does_begin_anew_and_fill_sequences():
     exec(snippet, names)
     sequences = list(names["dataset"])
     batch = names["collate"](sequences)
+    if keeps is not None:
+        assert "remove_unused_columns=False" in snippet
+        some = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+        model = LlamaForCausalLM(LlamaConfig(**some, vocab_size=8))
+        args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, remove_unused_columns=not keeps)
+        (batch,) = Trainer(model, args, names["collate"], names["dataset"]).get_train_dataloader()
 
     assert [sum(one["seq_lengths"]) for one in sequences] == [256, 100]
     assert batch["input_ids"].shape == (1, 356)
-    assert batch["position_ids"].eq(0).sum() == len(lengths)
-    assert batch["cu_seq_lens_q"].diff().tolist() == [200, 50, 6, 100]
+    borders = [100, 256] if keeps is False else [6, 50, 100, 200]
+    assert sorted(batch["cu_seq_lens_q"].diff().tolist()) == borders
+    assert batch["position_ids"].eq(0).sum() == len(borders)
 
 
 def _leaves(tree: dict[str, Any], path: str = "") -> dict[str, Any]:
