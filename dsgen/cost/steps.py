@@ -20,7 +20,7 @@ from dsgen.cost.queued_passes import Queues, hidden_copies, with_sums
 from dsgen.cost.sample_lengths import FEW_TOKENS, LEAST_SPREAD, MOST_SPREAD, computed_length
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
-from dsgen.jobs.samples import tokens_of_sequence, varied_mean
+from dsgen.jobs.samples import SPREAD, tokens_of_sequence, varied_mean
 from dsgen.kernels.measured_facts import DERIVED, STANDS_IN, TCP
 from dsgen.kernels.rates import over_tcp
 from dsgen.strategies.strategies import Strategy
@@ -171,19 +171,22 @@ def _over_another_tcp(job: Job, strategy: Strategy, deepspeed: bool) -> tuple[fl
 
 def _with_other_samples(job: Job, strategy: Strategy, deepspeed: bool) -> tuple[float, float] | None:
     """The least and most speed by the one that is said, with samples of other lengths; None where all are alike."""
-    training, said = job.training, cost(job, strategy, deepspeed=deepspeed).seconds
+    training = job.training
 
-    def taken(**wishes: Any) -> float:
+    def seconds(**wishes: Any) -> float:
         other = attrs.evolve(job, training=attrs.evolve(training, **wishes))
-        return said / cost(other, strategy, deepspeed=deepspeed).seconds
+        return cost(other, strategy, deepspeed=deepspeed).seconds
 
     if training.packing:
-        return None if training.mean_len else (1.0, max(1.0, taken(mean_len=min(FEW_TOKENS, job.seq_len))))
+        few = min(FEW_TOKENS, job.seq_len)
+        return None if training.mean_len else (1.0, max(1.0, seconds() / seconds(mean_len=few)))
     if varied_mean(training) is None:
         return None
-    lengths = [computed_length(job, strategy, spread) for spread in (MOST_SPREAD, LEAST_SPREAD)]
-    slow, fast = (taken(seq_len=length, mean_len=None) for length in lengths)
-    return min(1.0, slow), max(1.0, fast)
+    # Of samples end to end a token sees its own alone, as where sequences of these lengths are packed.
+    alike: dict[str, Any] = {"packing": True, "padding_free": False} if training.padding_free else {"mean_len": None}
+    lengths = [computed_length(job, strategy, spread) for spread in (SPREAD, MOST_SPREAD, LEAST_SPREAD)]
+    said, slow, fast = (seconds(seq_len=length, **alike) for length in lengths)
+    return min(1.0, said / slow), max(1.0, said / fast)
 
 
 def stand_in(job: Job) -> str | None:

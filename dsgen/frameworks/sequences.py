@@ -28,7 +28,7 @@ def sequences_code(job: Job, of_trainer: bool) -> str:
         )
     if job.training.padding_free:
         by_itself = (
-            f"# SFTConfig(max_length={length}, padding_free=True) on tokenized samples; elsewhere:\n"
+            f"# SFTConfig(max_length=None, padding_free=True) of samples cut at {length} tokens; elsewhere:\n"
             if of_trainer
             else ""
         )

@@ -3,11 +3,11 @@
 import attrs
 import pytest
 
-from dsgen.cost import cost, most_speed
+from dsgen.cost import cost, most_speed, steps
 from dsgen.cost.model_flops import utilization
 from dsgen.cost.sample_lengths import LEAST_SPREAD, MOST_SPREAD, computed_length
 from dsgen.cost.steps import speed_interval
-from dsgen.jobs.samples import seen_length
+from dsgen.jobs.samples import SPREAD, seen_length
 from dsgen.planning import plan
 from dsgen.report import costs
 
@@ -88,6 +88,22 @@ def test_text_and_json_say_how_much_of_a_step_is_no_sample_s(make_job, wishes, w
         own = wishes["mean_len"] / computed_length(chosen.job, chosen.strategy)
         assert told["own_tokens_share"] == pytest.approx(own)
         assert not words or f"{1 - own:.0%}" in lines[0]
+
+
+@pytest.mark.parametrize("padding_free", [False, True])
+def test_the_interval_of_several_lengths_is_that_of_their_spread_alone(make_job, monkeypatch, padding_free):
+    """With the spread that is said it is as of sequences of one length: attention is divided in both, or in none."""
+    wishes = {"seq_len": 131072, "method": "lora", "chunked_loss": True, "activation_offloading": True}
+    varied = {**wishes, "mean_len": 60000, "padding_free": padding_free}
+    job, alike = (make_job("a100-80g", "llama-3.1-8b", training=one, cluster={"gpus": 8}) for one in (varied, wishes))
+    strategy = at(job, micro_batch=2, accumulation=4, stage=2, checkpointing=True)
+    wide = speed_interval(job, strategy)
+    for name in ("LEAST_SPREAD", "MOST_SPREAD"):
+        monkeypatch.setattr(steps, name, SPREAD)
+
+    low, high = speed_interval(job, strategy)
+    assert (low, high) == pytest.approx(speed_interval(alike, strategy))
+    assert wide[0] < low < 1 < high < wide[1]
 
 
 def test_attention_of_packed_samples_stops_at_their_borders(make_job):

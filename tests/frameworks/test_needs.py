@@ -305,5 +305,7 @@ def test_the_code_of_samples_end_to_end_is_the_collator_s(target):
 
     assert told.words == "samples end to end, each of at most 4096 tokens"
     assert "collate = DataCollatorWithFlattening()" in told.snippet
-    assert ("SFTConfig(max_length=4096, padding_free=True)" in told.snippet) is (target == "hf-trainer")
+    assert ("SFTConfig(max_length=None, padding_free=True) of samples cut at 4096 tokens" in told.snippet) is (
+        target == "hf-trainer"
+    )
     ast.parse(told.snippet)

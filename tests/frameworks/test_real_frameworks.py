@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -276,6 +277,32 @@ def test_samples_that_are_packed_as_trl_does_begin_anew_and_fill_sequences(tmp_p
     borders = [100, 256] if keeps is False else [6, 50, 100, 200]
     assert sorted(batch["cu_seq_lens_q"].diff().tolist()) == borders
     assert batch["position_ids"].eq(0).sum() == len(borders)
+
+
+def test_trl_takes_the_config_of_samples_end_to_end(tmp_path):
+    """As `dsgen needs` says it: TRL stops where max_length is a number, for it cuts nothing without packing."""
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from trl import SFTConfig, SFTTrainer
+
+    job = {"hw": "a100-80g", "model": "mistral-7b", "method": "lora", "padding_free": True}
+    snippet = {item.code: item.snippet for item in needs(dsgen.plan(job), "hf-trainer")}["length"]
+    (call,) = re.findall(r"SFTConfig\((.*)\)", snippet)
+    warnings.simplefilter("ignore", FutureWarning)  # transformers has another name for an argument of TRL's
+    where = f"output_dir={str(tmp_path)!r}, use_cpu=True, bf16=False, report_to='none', per_device_train_batch_size=2"
+    args = eval(f"SFTConfig({call}, {where})", {"SFTConfig": SFTConfig})
+    words = Tokenizer(models.WordLevel({"a": 0, "<pad>": 1}, unk_token="a"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<pad>")
+    some = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    samples = Dataset.from_dict({"input_ids": [[3] * 9, [3] * 5]})
+    trainer = SFTTrainer(
+        LlamaForCausalLM(LlamaConfig(**some, vocab_size=8)), args, train_dataset=samples, processing_class=tokenizer
+    )
+    (batch,) = trainer.get_train_dataloader()
+
+    assert batch["input_ids"].shape == (1, 14)
+    assert sorted(batch["cu_seq_lens_q"].diff().tolist()) == [5, 9]
 
 
 def _leaves(tree: dict[str, Any], path: str = "") -> dict[str, Any]:
