@@ -375,6 +375,41 @@ _SOURCES = (
     Source(title="s1, issue 106", prefix="s1", buffers="huggingface"),
     Source(title="LMFlow, issue 213", prefix="lmf", lora_dropout=0.1),
     Source(title="QLoRA, issue 17", prefix="qlo"),
+    Source(
+        title="Liger, examples of the Trainer",
+        prefix="lgr",
+        reading=Reading.ALLOCATED,
+        why="its callback's `max_memory_allocated / 2**20`, the most of the steps behind two",
+    ),
+    Source(title="EasyContext", prefix="easy", buffers="huggingface"),
+    Source(title="FlashAttention, training", prefix="fla"),
+    Source(
+        title="LLMs from Scratch, training speed",
+        prefix="lfs",
+        reading=Reading.RESERVED,
+        why="`memory_reserved / 1024**3` when training has ended",
+    ),
+    Source(title="Daddyofadoggy, DDP and FSDP", prefix="dofd", why="MB without a method"),
+    Source(
+        title="Soup, H100 validation",
+        prefix="soup",
+        reading=Reading.DRIVER,
+        why="nvidia-smi, twice a second",
+        buffers="huggingface",
+        lora_dropout=_DROPOUT,
+    ),
+    Source(title="PEFT examples, UltraChat", prefix="pex", why="what Weights & Biases charts", lora_dropout=0.2),
+    Source(title="Llama-X", prefix="llx", buffers="huggingface"),
+    Source(title="MiniLLM from scratch", prefix="mini", why="about so many G a card, without a method"),
+    Source(
+        title="BDML, Llama 3B",
+        prefix="bdml",
+        reading=Reading.DRIVER,
+        why="as nvidia-smi shows it, of 81.9",
+        lora_dropout=0.1,
+    ),
+    Source(title="DeepSpeed Llama, training speed", prefix="dsl", buffers="huggingface"),
+    Source(title="AWS, FSDP test cases", prefix="awsd"),
 )
 SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}
 

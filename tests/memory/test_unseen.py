@@ -38,7 +38,7 @@ def test_every_run_is_compared_or_left_out_with_a_reason(unseen: Any) -> None:
     compared = {case.name for case in (*memory, *speed)}
     left = {case.name for case in unseen.compared() if case.reason or case.apart}
     assert compared | left == {run["id"] for run in RUNS}
-    assert len(speed) == sum("tokens_per_second_per_gpu" in run["measured"] for run in RUNS) == 153
+    assert len(speed) == sum("tokens_per_second_per_gpu" in run["measured"] for run in RUNS) == 194
 
 
 def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
@@ -47,7 +47,7 @@ def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
 
 
 def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
-    """Ten that died are said to fit, and two that ran are said not to.
+    """Ten that died are said to fit, and three that ran are said not to.
 
     lf-5070 and lf-3914: no source says when they died, or what was held. lit-397's program had put the whole model onto
     every GPU in fp32; of bnb4-13b-1024-gc the adapters are guessed, and its base has no double quantization, for which
@@ -57,7 +57,8 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
     shows no batch and does not say where it died; lsaie-z3-4-5120 needs 68 of 94.5 GiB, where its source has one of
     4096 wide run with what dsgen says to 2 %, and says of 5120 no more than that it did not fit. ob-4090-q-8 has a
     folder without results, behind three batches that ran in one sweep, and a bitsandbytes before 0.43.2, which kept the
-    input of every layer in 4 bits; of fc-850-512 neither the batch nor the type of the weights is known.
+    input of every layer in 4 bits; of fc-850-512 neither the batch nor the type of the weights is known. dofd-32 and
+    its like took 1.76 GB a sequence and 2.0 besides, less than their states alone: their steps had no optimizer.
     """
     cases = unseen.memory_cases()
     assert {case.name for case in cases if case.right is False and not case.fits} == {
@@ -72,18 +73,25 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
         "ob-4090-q-8",
         "fc-850-512",
     }
-    assert {case.name for case in cases if case.right is False and case.fits} == {"dolly-12b", "lf-7197"}
+    assert {case.name for case in cases if case.right is False and case.fits} == {
+        "dofd-32",
+        "dolly-12b",
+        "lf-7197",
+    }
 
 
 @pytest.mark.parametrize(
-    ("again", "bound", "within"), [(1, 0.056, 43), (2, 0.053, 17), (4, 0.202, 17), (5, 0.32, 12), (6, 0.25, 17)]
+    ("again", "bound", "within"),
+    [(1, 0.056, 43), (2, 0.053, 17), (4, 0.202, 17), (5, 0.32, 12), (6, 0.25, 17), (7, 0.40, 12)],
 )
 def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, within: int) -> None:
     """Of each round with speeds; a third of the fourth's are of other kernels, or of whole runs with their stops.
 
     Of the fifth's half are of grade C, whose batch or length is a guess; of the others one waits for its data, and two
     are FairScale's own offload. Of the sixth's twenty that are out five have packed samples, whose attention stops at
-    their borders, and eight a machine whose GPUs have less power and whose host is slower.
+    their borders, and eight a machine whose GPUs have less power and whose host is slower. Of the seventh's 29 that are
+    out nine are of four A100 that are within 16 % as PCIe's, four have a base in fp32 under autocast, five are GPT-2
+    whose steps are not described, eight are whole runs with their start, and three have TF32 or kernels of their own.
     """
     cases = [case for case in unseen.speeds() if case.name in unseen.gathered_in(again)]
     assert statistics.median(abs(case.error) for case in cases) <= bound
