@@ -64,6 +64,8 @@ _TURING_PROFILE = "t4-16g"
 _TURING_USABLE_BYTES = int(23.65 * GIB)
 # One to a node in its profile. Alps has four, of which every two are joined by six of the 18 links (450 GB/s in all).
 _SUPERCHIPS, _NVLINK_4 = ("GH200-96GB",), "h100-80g"
+# A card whose record says that PCIe joins it to its peers -> the profile whose link it then has.
+_PCIE, _BESIDE_PCIE = "pcie", {"H100-80GB": "h100-80g-pcie", "A100-80GB": "a100-80g-pcie", "A100-40GB": "a100-40g-pcie"}
 _MODEL = "7b"  # every job is assembled with it and then gets the record's own
 _NETWORK = "ib-hdr-200g"  # memory does not depend on it
 
@@ -210,17 +212,27 @@ def hardware_of(record: Record) -> Hardware:
     if gpu in _TURING:
         hardware = _base(_TURING_PROFILE, False).hardware
         return attrs.evolve(hardware, gpu_memory_bytes=24 * GIB, usable_memory_bytes=_TURING_USABLE_BYTES)
-    return _base(PROFILES[gpu], False).hardware
+    own = _base(PROFILES[gpu], False).hardware
+    if record["hardware"].get("link") == _PCIE and own.intra_node_link != _PCIE and gpu in _BESIDE_PCIE:
+        return attrs.evolve(own, **_link(_BESIDE_PCIE[gpu]))
+    return own
+
+
+def _link(profile: str) -> dict[str, Any]:
+    """What joins the GPUs of a node of a profile."""
+    there = _base(profile, False).hardware
+    return {
+        "intra_node_link": there.intra_node_link,
+        "intra_node_bandwidth_bytes_per_second": there.intra_node_bandwidth_bytes_per_second,
+        "intra_node_latency_seconds": there.intra_node_latency_seconds,
+    }
 
 
 def _joined(one: Hardware, count: int) -> Hardware:
     """A node of several superchips, each with a host of its own."""
-    link = _base(_NVLINK_4, False).hardware
     return attrs.evolve(
         one,
-        intra_node_link=link.intra_node_link,
-        intra_node_bandwidth_bytes_per_second=link.intra_node_bandwidth_bytes_per_second,
-        intra_node_latency_seconds=link.intra_node_latency_seconds,
+        **_link(_NVLINK_4),
         cpu_cores=count * one.cpu_cores,
         numa_domains=count * one.numa_domains,
         host_memory_bytes=count * one.host_memory_bytes,

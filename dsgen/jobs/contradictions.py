@@ -106,12 +106,12 @@ def _check_borders(name: str, hardware: Hardware, model: Model, training: Traini
         must = f"{model.architecture} reads a sequence with an encoder, and each is one sample: leave it out"
     elif runs != "flash":
         why = f"training.attention is {training.attention}"
-        todo = f"Say --attention flash, or leave {name} out."
+        todo = f"Say --attention flash, or --no-{name.replace('_', '-')} for a run without it."
         if training.attention == "flash":
-            what = model.architecture if runs == "eager" else "such a GPU, or fp32,"
-            why = f"{what} has no FlashAttention and runs {runs}"
-            todo = f"Leave {name} out."
-        must = f"{why}, and only FlashAttention's kernels stop at borders of samples"
+            without = "fp32" if training.precision == "fp32" else "this GPU"
+            why = f"{model.architecture if runs == 'eager' else without} has no FlashAttention, and {runs} runs"
+            todo = f"--no-{name.replace('_', '-')} counts the run without it."
+        must = f"{why}: only FlashAttention's kernels stop at borders of samples"
     if must:
         where = provenance.where(f"training.{name}")
         raise mistake(f"training.{name} is true", must=must, where=where, todo=todo, code="contradiction")

@@ -58,20 +58,20 @@ def test_a_mean_is_at_most_the_longest(make_job):
 def test_samples_are_packed_where_attention_can_stop_at_their_borders(make_job):
     packed = make_job(training={"seq_len": 512, "mean_len": 128, "packing": True})
     assert packed.tokens == "512 tokens (samples packed, 128 in the mean)"
-    with pytest.raises(dsgen.DsgenError, match=r"packing is true; training\.attention is sdpa, and only"):
+    with pytest.raises(dsgen.DsgenError, match=r"packing is true; training\.attention is sdpa: only"):
         make_job(training={"packing": True, "attention": "sdpa"})
     free = make_job(training={"seq_len": 512, "mean_len": 128, "padding_free": True})
     assert free.tokens == "512 tokens (samples end to end, 128 in the mean)"
-    with pytest.raises(dsgen.DsgenError, match=r"padding_free is true; training\.attention is eager, and only"):
+    with pytest.raises(dsgen.DsgenError, match=r"padding_free is true; training\.attention is eager: only"):
         make_job(training={"padding_free": True, "attention": "eager"})
     for gpu, model, wishes, why in (
-        ("a100-80g", "bloom-7b1", {}, "bloom has no FlashAttention and runs eager"),
-        ("v100-32g", "7b", {}, "such a GPU, or fp32, has no FlashAttention and runs sdpa"),
-        ("a100-80g", "7b", {"precision": "fp32"}, "such a GPU, or fp32, has no FlashAttention and runs sdpa"),
-        ("cpu", "125m", {}, "such a GPU, or fp32, has no FlashAttention and runs sdpa"),
+        ("a100-80g", "bloom-7b1", {}, "bloom has no FlashAttention, and eager runs"),
+        ("v100-32g", "7b", {}, "this GPU has no FlashAttention, and sdpa runs"),
+        ("a100-80g", "7b", {"precision": "fp32"}, "fp32 has no FlashAttention, and sdpa runs"),
+        ("cpu", "125m", {}, "this GPU has no FlashAttention, and sdpa runs"),
         ("v100-32g", "gemma-2-9b", {}, "training.attention is eager"),
     ):
-        with pytest.raises(dsgen.DsgenError, match=f"packing is true; {why}, and only"):
+        with pytest.raises(dsgen.DsgenError, match=f"packing is true; {why}: only"):
             make_job(gpu, model, training={"packing": True, **wishes})
     encoder = {"architecture": "t5", "encoder_layers": 4, "relative_buckets": 32, "tied_embeddings": True}
     layer = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"model": encoder, "training": {"packing": True}}

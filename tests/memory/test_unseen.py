@@ -90,8 +90,9 @@ def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, 
     Of the fifth's half are of grade C, whose batch or length is a guess; of the others one waits for its data, and two
     are FairScale's own offload. Of the sixth's twenty that are out five have packed samples, whose attention stops at
     their borders, and eight a machine whose GPUs have less power and whose host is slower. Of the seventh's 29 that are
-    out nine are of four A100 that are within 16 % as PCIe's, four have a base in fp32 under autocast, five are GPT-2
-    whose steps are not described, eight are whole runs with their start, and three have TF32 or kernels of their own.
+    out nine are of four A100 of a form that is not stated, which are within 16 % if they are PCIe's, four may have
+    a base in fp32, five are GPT-2 whose steps are not described, eight are whole runs with their start, and three have
+    TF32 or kernels of their own.
     """
     cases = [case for case in unseen.speeds() if case.name in unseen.gathered_in(again)]
     assert statistics.median(abs(case.error) for case in cases) <= bound
