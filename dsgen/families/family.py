@@ -125,6 +125,7 @@ class Family:
         forward: What autograd keeps of it: its forward, written on the tape.
         order: Its modules as they run.
         kernels: Which fused attention its class has; for the other it runs the eager one.
+        flash_releases: The releases of FlashAttention that its class takes; empty for any.
         wide_queries: Its queries are fp32 whatever the weights are.
         direct: Blocks multiply by their weights without torch's linear function, which zero.Init replaces; autograd
             keeps what was gathered for them until their backward. (So it does for experts.)
@@ -168,6 +169,7 @@ class Family:
     forward: Forward | Stacks
     order: Order = Order()  # noqa: RUF009 - a NamedTuple, which is immutable
     kernels: tuple[str, ...] = ("flash", "sdpa")
+    flash_releases: tuple[int, ...] = ()
     wide_queries: bool = False
     direct: bool = False
     transposed: bool = False

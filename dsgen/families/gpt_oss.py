@@ -93,6 +93,7 @@ GPT_OSS = Family(
     ),
     order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp mlp.router mlp.experts"),
     kernels=("flash",),
+    flash_releases=(3, 4),  # those that know sinks (transformers 5.23, _compatible_flash_implementations)
     windowed=lambda block: block % 2 == 0,
     experts_as_stored=True,
     older_experts=OlderExperts(stacked=True, forward=(22 + 8, 12), backward=(29, 5), weight=(5, 2)),

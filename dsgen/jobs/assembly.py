@@ -16,6 +16,7 @@ from dsgen.deepspeed.autos import dropped, left_open
 from dsgen.jobs.contradictions import contradictions, regrouped
 from dsgen.jobs.exact import WHOLE, exact
 from dsgen.jobs.fabrics import ASSUMED_NETWORK, assumed, named
+from dsgen.jobs.fused_attention import why_scores
 from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
 from dsgen.jobs.releases import by_release, casts_adapters, uncounted_liger_kernels
@@ -271,18 +272,10 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
 def _with_scores(
     wishes: Training, model: Model, hardware: Hardware, provenance: Provenance
 ) -> tuple[Training, Provenance]:
-    """FlashAttention has no kernel before Ampere: a class that torch's own does not serve either makes its scores.
-
-    transformers 5.23 refuses sdpa for such a class (modeling_utils.py, _sdpa_can_dispatch): Gemma 2, gpt-oss, GPT-J.
-    """
-    if wishes.attention != "flash" or hardware.vendor != "nvidia" or hardware.bf16_flops_per_second > 0:
+    """Scores are made where nothing serves a class and a GPU without them."""
+    reason = why_scores(hardware, model, wishes)
+    if not reason:
         return wishes, provenance
-    from dsgen.families import FAMILIES  # it loads the operators of every family
-
-    family = FAMILIES.get(model.architecture)
-    if family is None or not family.eager("sdpa"):
-        return wishes, provenance
-    reason = f"flash attention has no kernel before Ampere, and transformers refuses sdpa for {model.architecture}"
     return attrs.evolve(wishes, attention="eager"), _settled(provenance, "training.attention", "eager", reason)
 
 

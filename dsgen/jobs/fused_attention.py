@@ -6,7 +6,7 @@ from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import available
 from dsgen.shapes.profiles import Hardware, Model, Training
 
-__all__ = ["flash_release", "running_attention"]
+__all__ = ["flash_release", "running_attention", "why_scores"]
 
 
 def running_attention(hardware: Hardware, model: Model, training: Training, precision: str) -> str:
@@ -22,6 +22,28 @@ def running_attention(hardware: Hardware, model: Model, training: Training, prec
     runs = hardware.bf16_flops_per_second > 0 and precision != "fp32" and hardware.vendor != "cpu"
     runs = runs and flash_release(hardware, training) > 0
     return training.attention if runs or training.attention != "flash" else "sdpa"
+
+
+def why_scores(hardware: Hardware, model: Model, training: Training) -> str:
+    """Why eager attention runs where FlashAttention is asked for; "" where it does not.
+
+    Before Ampere that has no kernel, and none with sinks before Hopper; transformers 5.23 refuses sdpa for some classes
+    (modeling_utils.py, _sdpa_can_dispatch): Gemma 2, gpt-oss, GPT-J.
+    """
+    if training.attention != "flash" or hardware.vendor != "nvidia":
+        return ""
+    from dsgen.families import FAMILIES  # it loads the operators of every family
+
+    family = FAMILIES.get(model.architecture)
+    if family is None or not family.eager("sdpa"):
+        return ""
+    card, releases = architecture(hardware).name, family.flash_releases
+    since = "Ampere"
+    if hardware.bf16_flops_per_second > 0:
+        if not releases or any(available(card, f"flash{one}") == f"flash{one}" for one in releases):
+            return ""
+        since = "Hopper for its sinks"
+    return f"flash attention has no kernel before {since}, and transformers refuses sdpa for {model.architecture}"
 
 
 def flash_release(hardware: Hardware, training: Training) -> int:

@@ -283,6 +283,18 @@ def test_what_runs_in_place_of_flash_is_known_by_its_reason(said: dict[str, str]
     assert all(dsgen.job(other | said).training.attention == "flash" for other in others)
 
 
+@pytest.mark.parametrize(("card", "runs"), [("a100-80g", "eager"), ("l40s-48g", "eager"), ("h100-80g", "flash")])
+def test_sinks_have_a_fused_kernel_from_hopper_on(card: str, runs: str) -> None:
+    """gpt-oss takes vLLM's FlashAttention 3 or FlashAttention 4 (transformers 5.23), and no sdpa."""
+    job = dsgen.job(dsgen.profile(card) | dsgen.profile("gpt-oss-20b"))
+    winner = job.provenance.winner("training.attention")
+    assert job.training.attention == runs
+    if runs == "eager":
+        assert winner is not None
+        assert winner.reason is not None
+        assert winner.reason.startswith("flash attention has no kernel before Hopper for its sinks")
+
+
 def test_a_network_for_one_node_is_a_mistake() -> None:
     with pytest.raises(DsgenError) as caught:
         dsgen.job(BASE | dsgen.profile("ib-hdr-200g"))
