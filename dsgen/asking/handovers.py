@@ -23,7 +23,7 @@ _ONLY_HERE = "a machine with a GPU may take it"  # it loads on a CPU, which lint
 # Rules of lint that say what a program refuses before DeepSpeed sees the config.
 _BEFORE_DEEPSPEED = (
     "section-the-program-needs", "key-the-program-refuses", "auto-not-filled", "argument-disagrees",
-    "accelerate-keys-beside-file", "accelerate-precision",
+    "accelerate-keys-beside-file", "accelerate-precision", "device-map-beside-deepspeed",
 )  # fmt: skip
 
 

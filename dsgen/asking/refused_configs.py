@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import attrs
+
 from dsgen.documents.document import Document
 from dsgen.jobs.job import Job
 from dsgen.linting.linter import lint
+from dsgen.linting.model_loads import ModelLoad
 from dsgen.rendering.judgement import WEIGHED, facts
 from dsgen.shapes.findings import Finding, Severity
 
 __all__ = ["refusals"]
 
 
-def refusals(job: Job, document: Document, target: str) -> list[Finding]:
+def refusals(job: Job, document: Document, target: str, loads: tuple[ModelLoad, ...] = ()) -> list[Finding]:
     """The errors of the linter, but for those that a plan weighs itself.
 
     Args:
         job: What trains.
         document: The config.
         target: The program that loads it, as `--target` takes it.
+        loads: How that program loads its model.
     """
-    heard = lint(document, target=target, deepspeed=job.version, facts=facts(job))
+    heard = lint(document, target=target, deepspeed=job.version, facts=attrs.evolve(facts(job), loads=loads))
     return [item for item in heard if item.severity is Severity.ERROR and item.rule not in WEIGHED]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dsgen.frameworks.job_files import yaml_value
 from dsgen.linting.launch_files import Started
+from dsgen.linting.model_loads import ModelLoad
 from dsgen.shapes.errors import DsgenError
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "computed_of",
     "lines_of",
     "passed",
+    "said_of_device_map",
     "said_of_loading",
     "tops_of",
     "values_of",
@@ -130,20 +132,25 @@ def computed_of(path: str) -> tuple[str, ...]:
     return computed_in(read_text(Path(path)), path)
 
 
-def said_of_loading(path: str) -> str | None:
-    """That a Python program loads its model before it makes its arguments, and what follows at stage 3; None of any
-    other file."""
-    if not path.endswith(_PYTHON):
-        return None
-    from dsgen.documents.yaml.reader import read_text
-    from dsgen.linting.python_programs import loaded_first
-
-    lines = loaded_first(read_text(Path(path)), path)
-    if lines is None:
+def said_of_loading(loads: Iterable[ModelLoad]) -> str | None:
+    """That a program loads its model before it makes its arguments, and what follows at stage 3; None: it does not."""
+    load = next((one for one in loads if one.after is not None and not one.quantized), None)
+    if load is None:
         return None
     return (
-        f"{path} loads its model (line {lines[0]}) before it makes its arguments (line {lines[1]}): at stage 3 no "
-        "zero.Init makes it then, and each rank loads it whole; make the arguments first"
+        f"{load.file} loads its model (line {load.line}) before it makes its arguments (line {load.after}): at stage 3 "
+        "no zero.Init makes it then, and each rank loads it whole; make the arguments first"
+    )
+
+
+def said_of_device_map(loads: Iterable[ModelLoad]) -> str | None:
+    """That a program tells from_pretrained a device_map, which nothing takes at stage 3; None: it does not."""
+    load = next((one for one in loads if one.known is not None and one.device_map is not None), None)
+    if load is None:
+        return None
+    return (
+        f"{load.file}:{load.line} tells from_pretrained device_map={load.device_map}: at stage 3 it stops there "
+        "(ValueError); leave it away, or stay below stage 3"
     )
 
 

@@ -16,8 +16,9 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
 from dsgen.linting import statements
+from dsgen.linting.model_loads import ModelLoad
 from dsgen.linting.sources import Source
-from dsgen.linting.told_arguments import arguments_of
+from dsgen.linting.told_arguments import arguments_of, loads_of
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import TOLD, UNTOLD, Origin, Rank, show
 from dsgen.shapes.optimizer_names import meant
@@ -115,7 +116,12 @@ class TrainingArguments(Value):
         """That the program loads its model before it makes its arguments, and what stage 3 does then; None: it does
         not, or loads a base in 4 bits, which no zero.Init makes.
         """
-        return said_of_loading(self.file) if self.fields.get("method") != "qlora" else None
+        return said_of_loading(self.loads) if self.fields.get("method") != "qlora" else None
+
+    @property
+    def loads(self) -> tuple[ModelLoad, ...]:
+        """How a Python program loads its model."""
+        return loads_of(self.file)
 
     @property
     def framework(self) -> str | None:

@@ -193,11 +193,12 @@ def scenario_from(file: str | None, options: dict[str, Any], running: bool = Fal
 
 def _wanted_by(path: str, model: str | None, running: bool, ended: bool) -> Scenario:
     """What a training program's arguments want; what of it is not counted, and a config that runs already, is said."""
+    from dsgen.asking.told_values import said_of_device_map
     from dsgen.asking.training_arguments import read_arguments
     from dsgen.linting.sources import named_by
 
     told = read_arguments(path, model)
-    notes = [*told.uncounted, *([told.loads_first] if told.loads_first else [])]
+    notes = [*told.uncounted, *filter(None, (told.loads_first, said_of_device_map(told.loads)))]
     config = told.values.get("deepspeed")
     if path.endswith(".py") and isinstance(config, str):
         notes.append(_not_looked_at(path, config, f"--config {config} --args {path}", "takes both"))

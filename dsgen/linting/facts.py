@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen.jobs.job import Job
+from dsgen.linting.model_loads import ModelLoad
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
@@ -32,6 +33,7 @@ def facts(
     job_world: int | None = None,
     told: Mapping[str, Any] | None = None,
     launched: bool = False,
+    loads: tuple[ModelLoad, ...] = (),
 ) -> Facts:
     """The facts of a run.
 
@@ -49,6 +51,7 @@ def facts(
         job_world: GPUs of the scenario that the config is for.
         told: DeepSpeed's key -> what the program's arguments fill in where the config says "auto".
         launched: Whether a file of a launcher names the config.
+        loads: How the program loads its model.
 
     Raises:
         DsgenError: An unknown or broken profile.
@@ -68,6 +71,7 @@ def facts(
         job_world=job_world,
         told=told or {},
         launched=launched,
+        loads=loads,
     )
     implied = accelerator
     if accelerator is None and facts.hardware is not None and facts.hardware.vendor == "cpu":

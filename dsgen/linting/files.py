@@ -245,14 +245,14 @@ def _told(source: Source, path: str, asked: bool) -> Source:
     Raises:
         DsgenError: Arguments that cannot be read, or of a config that another program hands over.
     """
-    from dsgen.linting.told_arguments import arguments_of, check_program, with_arguments
+    from dsgen.linting.told_arguments import arguments_of, check_program, loads_of, with_arguments
 
     if not isinstance(source.document.config, Mapping) or source.document.kind == "launch":
         return source
     if source.guessed or (not asked and source.target == ACCELERATE.name):
         source = attrs.evolve(source, target=HF_TRAINER.name, guessed=False)
     check_program(source.target, path)
-    return with_arguments(source, arguments_of(path))
+    return with_arguments(source, arguments_of(path), loads_of(path))
 
 
 def _facts(source: Source, settings: Settings) -> Facts:
@@ -264,6 +264,7 @@ def _facts(source: Source, settings: Settings) -> Facts:
         "calls": settings.calls,
         "parameters": parameter_names(settings.parameters) if settings.parameters else None,
         "told": source.told,
+        "loads": source.loads,
         "launched": source.of is not None and settings.target is None,  # a person who names the program knows it
     }
     profiles: dict[str, Any] = {"hardware": settings.hardware, "model": settings.model, "network": settings.network}

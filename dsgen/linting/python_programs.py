@@ -14,7 +14,19 @@ from dsgen.documents.document import Document, TextPlace
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Span
 
-__all__ = ["CONFIG_OF_TRL", "OF_PEFT", "computed_in", "document", "loaded_first", "never_evaluates", "told_by"]
+__all__ = [
+    "CONFIG_OF_TRL",
+    "OF_PEFT",
+    "UNSLOTH",
+    "called",
+    "computed_in",
+    "document",
+    "is_of_a_model",
+    "makes_arguments",
+    "never_evaluates",
+    "parsed",
+    "told_by",
+]
 
 CONFIG_OF_TRL = "trl_config"  # under which the arguments say whose they are: SFT, DPO ...
 OF_PEFT = "peft_config"  # under which they say that a LoraConfig of the program's own makes the adapters
@@ -48,12 +60,8 @@ _OF_BASE = ("LoraConfig", "BitsAndBytesConfig")
 _BASE = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
 _LOADED = ("attn_implementation", "dtype", "torch_dtype")
 # Classes of Unsloth (unsloth/models/loader.py, 2026); their from_pretrained and get_peft_model take all themselves.
-_UNSLOTH, _UNSLOTHS_RANK = ("FastLanguageModel", "FastModel", "FastVisionModel"), 16
+UNSLOTH, _UNSLOTHS_RANK = ("FastLanguageModel", "FastModel", "FastVisionModel"), 16
 _PATH = "pretrained_model_name_or_path"
-# What makes a config known before the arguments do, or calls zero.Init itself: transformers' integrations/deepspeed.py,
-# Accelerator (its plugin's set_deepspeed_weakref), deepspeed.zero.Init.
-_EARLIER = ("HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "Accelerator", "Init")
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def told_by(text: str, path: str) -> dict[str, Any]:
@@ -66,10 +74,10 @@ def told_by(text: str, path: str) -> dict[str, Any]:
     Raises:
         DsgenError: No Python, or several trainings that are told different things.
     """
-    tree = _tree(text, path)
+    tree = parsed(text, path)
     constants = dict(_constants(tree))
-    calls = [(_name(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    trained = [(name, _keywords(node, constants)) for name, node in calls if _is_arguments(name)]
+    calls = [(called(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    trained = [(name, _keywords(node, constants)) for name, node in calls if makes_arguments(name)]
     if any(values != trained[0][1] for _, values in trained):
         raise _several(path, len(trained))
     said = _known(trained[0][1]) if trained else {}
@@ -93,9 +101,8 @@ def document(text: str, path: str) -> Document:
     Raises:
         DsgenError: As `told_by`.
     """
-    calls = [
-        node for node in ast.walk(_tree(text, path)) if isinstance(node, ast.Call) and _is_arguments(_name(node.func))
-    ]
+    every = (node for node in ast.walk(parsed(text, path)) if isinstance(node, ast.Call))
+    calls = [node for node in every if makes_arguments(called(node.func))]
     lines = text.split("\n")
     starts = [0]
     for line in lines:
@@ -114,7 +121,7 @@ def document(text: str, path: str) -> Document:
         for word in call.keywords
         if word.arg is not None
     }
-    constants = dict(_constants(_tree(text, path)))
+    constants = dict(_constants(parsed(text, path)))
     for call in calls:
         for word in call.keywords:
             unpacked = _value(word.value, constants) if word.arg is None else None
@@ -128,7 +135,7 @@ def document(text: str, path: str) -> Document:
 def _left_out(calls: Sequence[ast.Call]) -> Iterator[tuple[str, Any]]:
     """Arguments of the Trainer that no call of it says, and their defaults; nothing where a call unpacks some."""
     words = [word.arg for call in calls for word in call.keywords]
-    if not calls or None in words or any(_name(call.func) not in _OF_TRANSFORMERS for call in calls):
+    if not calls or None in words or any(called(call.func) not in _OF_TRANSFORMERS for call in calls):
         return
     dtype = any(name in words for name in _DTYPES)  # of the two one may follow from the other
     yield from ((name, value) for name, value in _DEFAULTS.items() if name not in words)
@@ -141,38 +148,16 @@ def computed_in(text: str, path: str) -> tuple[str, ...]:
     Raises:
         DsgenError: As `told_by`, where it is no Python.
     """
-    tree = _tree(text, path)
+    tree = parsed(text, path)
     constants = dict(_constants(tree))
-    calls = [(_name(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [(called(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     told: list[tuple[str, Any]] = []
     for name, node in calls:
-        if _is_arguments(name):
+        if makes_arguments(name):
             left = dict.fromkeys(_FOLLOWED, _OPEN) if _unpacks(node, constants) else {}
             told += {**left, **_keywords(node, constants)}.items()
     others = (pair for name, node in calls if name in _OF_BASE for pair in _of_call(name, node, constants).items())
     return tuple(dict.fromkeys(name for name, value in (*told, *others) if value is _OPEN))
-
-
-def loaded_first(text: str, path: str) -> tuple[int, int] | None:
-    """The lines on which a program loads its model and, in the same function, makes its arguments only then.
-
-    from_pretrained asks whether a config of ZeRO-3 is known, which TrainingArguments make it: a model that is loaded
-    before is made without zero.Init (transformers 5.23, modeling_utils.py and training_args.py).
-
-    Raises:
-        DsgenError: As `told_by`, where it is no Python.
-    """
-    tree = _tree(text, path)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    if any(_name(node.func) in _EARLIER for node in calls):
-        return None
-    scopes = (tree, *(node for node in ast.walk(tree) if isinstance(node, _SCOPES)))
-    for own in ([node for node in _within(scope) if isinstance(node, ast.Call)] for scope in scopes):
-        models = [node.lineno for node in own if _name(node.func) == "from_pretrained" and _is_model(node.func)]
-        made = [node.lineno for node in own if _is_arguments(_name(node.func))]
-        if models and made and min(models) < min(made):
-            return min(models), min(made)
-    return None
 
 
 def never_evaluates(text: str, path: str) -> bool:
@@ -182,21 +167,18 @@ def never_evaluates(text: str, path: str) -> bool:
     Raises:
         DsgenError: As `told_by`, where it is no Python.
     """
-    calls = [node for node in ast.walk(_tree(text, path)) if isinstance(node, ast.Call)]
-    words = [word.arg for call in calls if _is_arguments(_name(call.func)) for word in call.keywords]
+    calls = [node for node in ast.walk(parsed(text, path)) if isinstance(node, ast.Call)]
+    words = [word.arg for call in calls if makes_arguments(called(call.func)) for word in call.keywords]
     asked = any(word in (None, *_EVALUATION) for word in words)
-    return bool(words) and not asked and not any(_name(call.func) in _EVALUATING for call in calls)
+    return bool(words) and not asked and not any(called(call.func) in _EVALUATING for call in calls)
 
 
-def _within(scope: ast.AST) -> Iterator[ast.AST]:
-    """What a scope runs itself, not the functions in it."""
-    for node in ast.iter_child_nodes(scope):
-        if not isinstance(node, _SCOPES):
-            yield node
-            yield from _within(node)
+def parsed(text: str, path: str) -> ast.Module:
+    """A program as Python reads it.
 
-
-def _tree(text: str, path: str) -> ast.Module:
+    Raises:
+        DsgenError: It is none.
+    """
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -212,7 +194,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[str, Any]:
     """What one call says, besides the arguments themselves."""
     told = _keywords(node, constants)
-    if isinstance(node.func, ast.Attribute) and _name(node.func.value) in _UNSLOTH:
+    if isinstance(node.func, ast.Attribute) and called(node.func.value) in UNSLOTH:
         return _of_unsloth(name, node, told, constants)
     if name == "LoraConfig":
         left = {"r": _RANK, "lora_dropout": 0.0}
@@ -224,7 +206,7 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
         return {"gradient_checkpointing": True}
     if name.removesuffix("Trainer") in _OF_TRL and isinstance(told.get("model"), str):
         return {"model_name_or_path": told["model"]}
-    if name == "from_pretrained" and _is_model(node.func):
+    if name == "from_pretrained" and is_of_a_model(node.func):
         first = _value(node.args[0], constants) if node.args else told.get(_PATH, _OPEN)
         return {key: told[key] for key in (*_LOADED, *_BASE) if key in told} | {"model_name_or_path": first}
     return {}
@@ -256,19 +238,22 @@ def _several(path: str, number: int) -> DsgenError:
     )
 
 
-def _is_arguments(name: str) -> bool:
+def makes_arguments(name: str) -> bool:
+    """Whether what has a name is the Trainer's arguments, or one of TRL's configs."""
     return name.endswith(_ARGUMENTS) or (name.endswith(_CONFIG) and name.removesuffix(_CONFIG) in _OF_TRL)
 
 
-def _is_model(called: ast.expr) -> bool:
+def is_of_a_model(function: ast.expr) -> bool:
     """Whether it is from_pretrained of a model: AutoModelForCausalLM, LlamaForCausalLM; not of a tokenizer."""
-    owner = _name(called.value) if isinstance(called, ast.Attribute) else ""
+    owner = called(function.value) if isinstance(function, ast.Attribute) else ""
     return "Model" in owner or "ForCausalLM" in owner
 
 
-def _name(called: ast.expr) -> str:
+def called(function: ast.expr) -> str:
     """The last part of what is called: TrainingArguments of transformers.TrainingArguments."""
-    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
@@ -302,8 +287,8 @@ def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return constants.get(node.id, _OPEN)
     if isinstance(node, ast.Attribute):
-        return node.attr if _name(node.value) == "torch" else _OPEN
-    if isinstance(node, ast.Call) and _name(node.func) == "dict":
+        return node.attr if called(node.value) == "torch" else _OPEN
+    if isinstance(node, ast.Call) and called(node.func) == "dict":
         return _keywords(node, constants)
     if isinstance(node, ast.Dict):
         keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]

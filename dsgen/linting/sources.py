@@ -22,6 +22,7 @@ from dsgen.linting import launch_files
 
 if TYPE_CHECKING:
     from dsgen.linting.followed import Told, Use
+    from dsgen.linting.model_loads import ModelLoad
     from dsgen.linting.statements import Statement
     from dsgen.linting.wrapped_configs import Wrapped
 
@@ -42,9 +43,7 @@ _PARTS = {"bf16": "enabled", "fp16": "enabled", "optimizer": "params", "schedule
 _LIKE = 0.8  # difflib's ratio from which a name is a misspelt other one: zero_optimisation has 0.94, training 0.56
 _A_FILE = re.compile(r"\.(?:json|hjson|ya?ml|config)\b", re.I)  # a file that names another one; reading YAML is slow
 _DEEPSPEED = re.compile(r"deepspeed", re.I)
-_STARTS = re.compile(
-    r"deepspeed|accelerate|torchrun|llamafactory|axolotl|swift|python", re.I
-)  # of what starts a training
+_STARTS = re.compile(r"deepspeed|accelerate|torchrun|llamafactory|axolotl|swift|python", re.I)  # starts a training
 # What a JSON file of arguments has, the path of a config or the config itself; and what one of Accelerate's has.
 _JSON_ARGUMENT = re.compile(r'"deepspeed"\s*:\s*(?:"[^"\n]+\.(?:json|hjson|config)"|\{)|"distributed_type"')
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes that a shell puts in a file's place
@@ -63,6 +62,7 @@ class Source:
         read: Makes such a document of a new text and the document's name.
         told: DeepSpeed's key -> what every training that uses the config fills in where it says "auto".
         beside: What every training that uses it says of zero.Init and of an evaluation, as `statements.beside`.
+        loads: How the program loads its model.
     """
 
     document: Document
@@ -73,6 +73,7 @@ class Source:
     read: Callable[[str, str], Document] = reader.read
     told: Mapping[str, Any] = attrs.field(factory=dict)
     beside: Mapping[str, Statement] = attrs.field(factory=dict)
+    loads: tuple[ModelLoad, ...] = ()
 
 
 @attrs.frozen
@@ -105,8 +106,7 @@ def documents(paths: Sequence[str], *, target: str | None = None, stdin_name: st
     Args:
         paths: Files, folders, glob patterns, or "-" for the standard input.
         target: The program asked for; it wins over what a file says.
-        stdin_name: What the standard input would be called as a file; its ending says how it is read. The document
-            is called "<stdin>" all the same.
+        stdin_name: The standard input's as a file, whose ending says how it is read; its document is "<stdin>".
     """
     seen: set[str] = set()
     passed: set[str] = set()  # files of a folder that are none of ours; a person may still name one

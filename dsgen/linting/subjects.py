@@ -13,6 +13,7 @@ from dsgen.deepspeed.coercion import REFUSED, read_strict
 from dsgen.deepspeed.keys import lookup
 from dsgen.deepspeed.surface import Surface
 from dsgen.documents.document import Document
+from dsgen.linting.model_loads import ModelLoad
 from dsgen.shapes.layers import fold
 from dsgen.shapes.profiles import SECTIONS, Hardware, Model, Network, Training
 from dsgen.targets import OPEN, Target
@@ -66,6 +67,7 @@ class Facts:
         told: DeepSpeed's key -> what the program's arguments fill in where the config says "auto".
         launched: Whether a file of a launcher names the config, so that Accelerate may launch a Trainer, which fills in
             more than a loop of Accelerate's own.
+        loads: How the program loads its model, where its text is given.
     """
 
     world_size: int | None = None
@@ -82,6 +84,7 @@ class Facts:
     job_world: int | None = None
     told: Mapping[str, Any] = attrs.field(factory=dict)
     launched: bool = False
+    loads: tuple[ModelLoad, ...] = ()
 
 
 @attrs.frozen(kw_only=True, eq=False, slots=False)

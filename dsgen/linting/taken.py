@@ -13,7 +13,7 @@ from dsgen.linting.files import Excluded, Linted, check, lint_files, lint_one
 from dsgen.linting.settings import Settings, checked
 from dsgen.linting.sources import Source
 from dsgen.linting.statements import Statement
-from dsgen.linting.told_arguments import arguments_of, check_program, with_arguments
+from dsgen.linting.told_arguments import arguments_of, check_program, loads_of, with_arguments
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Severity
 from dsgen.targets.hf_trainer import HF_TRAINER
@@ -66,7 +66,7 @@ def taken(
     one = linted.source
     if arguments is not None:
         check_program(one.target, arguments)
-        one = with_arguments(one, told)
+        one = with_arguments(one, told, loads_of(arguments))
     settled = {**one.told, **statements.settles([*_of_job(one), *told])}
     return Handover(source=attrs.evolve(one, told=settled), settings=linted.settings, told=settled)
 

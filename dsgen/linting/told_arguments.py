@@ -10,12 +10,13 @@ import attrs
 from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
 from dsgen.linting import disagreements, statements
+from dsgen.linting.model_loads import ModelLoad
 from dsgen.linting.sources import Source
 from dsgen.linting.statements import FILLED_FROM, Statement
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["arguments_of", "check_program", "with_arguments"]
+__all__ = ["arguments_of", "check_program", "loads_of", "with_arguments"]
 
 _YAML, _PYTHON = (".yaml", ".yml"), ".py"
 _KEY = "deepspeed"  # of a training file, beside its arguments
@@ -45,6 +46,20 @@ def arguments_of(path: str) -> tuple[Statement, ...]:
             code="missing",
         )
     return said
+
+
+def loads_of(path: str) -> tuple[ModelLoad, ...]:
+    """How a Python program loads its model; nothing of another file.
+
+    Raises:
+        DsgenError: Unreadable, or no Python.
+    """
+    if not path.endswith(_PYTHON):
+        return ()
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting.loading_order import loads
+
+    return loads(read_text(Path(path)), path)
 
 
 def _computed(document: Document) -> DsgenError | None:
@@ -98,8 +113,14 @@ def check_program(target: str, path: str) -> None:
         )
 
 
-def with_arguments(source: Source, said: Sequence[Statement]) -> Source:
-    """A config that arguments settle: its autos have their values, and what differs is a fault; read again, too."""
+def with_arguments(source: Source, said: Sequence[Statement], loads: tuple[ModelLoad, ...] = ()) -> Source:
+    """A config that arguments settle: its autos have their values, and what differs is a fault; read again, too.
+
+    Args:
+        source: The config.
+        said: What the arguments say of it.
+        loads: How their program loads its model.
+    """
 
     def judged(document: Document) -> Document:
         faults = tuple(disagreements.in_config(document, said, source.target))
@@ -109,7 +130,7 @@ def with_arguments(source: Source, said: Sequence[Statement]) -> Source:
         return judged(source.read(text, name))
 
     told = {**source.told, **statements.settles(said)}
-    return attrs.evolve(source, document=judged(source.document), read=read, told=told)
+    return attrs.evolve(source, document=judged(source.document), read=read, told=told, loads=loads)
 
 
 def _broken(document: Document) -> tuple[int | None, str]:

@@ -14,7 +14,7 @@ __all__ = ["data", "listing", "page", "releases"]
 
 _LONGEST = 110  # columns of running text
 _WIDE = 130  # columns from which the table leaves half a line for the words
-_OPTIONS = {"hardware": "--hw"}  # fact -> its option, where the two have other names
+_OPTIONS = {"hardware": "--hw", "loads": "--args"}  # fact -> its option, where the two have other names
 _BELOW = 8  # columns of what stands below a code
 
 
@@ -83,6 +83,8 @@ def said_with(rule: Rule) -> str:
         values = sorted(value) if isinstance(value, (set, frozenset)) else [value]
         if name == "parameters":
             values = [f"(a file with {', '.join(value) or 'nothing'})"]
+        if name == "loads":
+            values = [f"(a program that {'; '.join(map(str, value))})"]
         words += [f"{option} {item}" for item in values]
     return " ".join(words)
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 import dsgen
-from dsgen.asking.memory_questions import Question, ask_config
+from dsgen.asking.memory_questions import Question, answer, ask_config
+from dsgen.asking.plan_questions.speedups import speedups
+from dsgen.asking.told_values import said_of_device_map
 from dsgen.asking.training_arguments import beside, read_arguments
 from dsgen.linting import config_reader
-from dsgen.linting.python_programs import loaded_first
+from dsgen.linting.loading_order import loads
 
 LOADS = 'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")\n'
 MAKES = "args = TrainingArguments(per_device_train_batch_size=1, gradient_checkpointing=True, bf16=True)\n"
@@ -42,7 +44,9 @@ def indented(text: str) -> str:
     ],
 )
 def test_what_comes_first_is_read_from_one_function(text: str, lines: tuple[int, int] | None) -> None:
-    assert loaded_first(text, "train.py") == lines
+    late = [(one.line, one.after) for one in loads(text, "train.py") if one.after is not None]
+
+    assert late == ([lines] if lines is not None else [])
 
 
 def asked(folder: Path, text: str, stage: int = 3) -> Question:
@@ -89,6 +93,44 @@ def test_a_base_in_4_bits_is_made_under_no_zero_init_whatever_comes_first(tmp_pa
     assert read_arguments(str(file)).loads_first is None
 
 
+def answered(question: Question) -> tuple[str, ...]:
+    return answer(question).question.notes
+
+
+def test_memory_says_that_a_device_map_stops_stage_3(tmp_path: Path) -> None:
+    spread = LOADS.replace(")", ', device_map="auto")')
+    stopped, below = (answered(asked(tmp_path, MAKES + spread, stage)) for stage in (3, 2))
+    rank = answered(asked(tmp_path, MAKES + spread.replace('"auto"', '{"": 0}'), stage=2))
+
+    [note] = [one for one in stopped if "device_map" in one]
+    assert "ds.json:1: it does not start: zero_optimization.stage is 3" in note
+    assert 'from_pretrained gets device_map="auto"' in note
+    assert "dsgen rule DSG927 explains" in note
+    assert not [one for one in (*below, *rank) if "device_map" in one]
+
+
+def test_a_plan_of_a_config_says_so_too(tmp_path: Path) -> None:
+    spread = LOADS.replace(")", ', device_map="auto")')
+    stopped, below = (
+        [one.code for one in speedups(asked(tmp_path, MAKES + spread, stage)).findings] for stage in (3, 2)
+    )
+
+    assert "DSG927" in stopped
+    assert "DSG927" not in below
+
+
+def test_without_a_config_what_stage_3_would_do_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(MAKES + LOADS.replace(")", ', device_map="auto")'))
+
+    assert said_of_device_map(read_arguments(str(file)).loads) == (
+        f'{file}:2 tells from_pretrained device_map="auto": at stage 3 it stops there (ValueError); leave it away, or '
+        "stay below stage 3"
+    )
+    file.write_text(MAKES + LOADS)
+    assert said_of_device_map(read_arguments(str(file)).loads) is None
+
+
 SHOWS = """
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
 
@@ -121,4 +163,63 @@ def test_the_real_from_pretrained_asks_whether_arguments_were_made(tmp_path: Pat
     assert [line for line in ran.stdout.splitlines() if line.startswith(("first", "then"))] == [
         "first False",
         "then True",
+    ]
+
+
+REFUSES = """
+from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
+from transformers.integrations import HfDeepSpeedConfig
+
+sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=128)).save_pretrained("tiny")
+
+
+def load(who, **told):
+    try:
+        model = LlamaForCausalLM.from_pretrained("tiny", **told)
+        print("says", who, *told, "in parts" if any(hasattr(item, "ds_id") for item in model.parameters()) else "whole")
+    except ValueError as error:
+        print("says", who, *told, error)
+
+
+def config(stage):
+    return {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}}
+
+
+HfDeepSpeedConfig(config(3))
+load("dropped", device_map="cpu")
+for stage in (2, 3):
+    kept = HfDeepSpeedConfig(config(stage))
+    for told in ({"device_map": "auto"}, {"device_map": {"": "cpu"}}, {"low_cpu_mem_usage": True}):
+        load(stage, **told)
+del kept
+args = TrainingArguments(output_dir="out", deepspeed=config(3), per_device_train_batch_size=1, use_cpu=True)
+load("arguments", device_map="auto")
+load("arguments", device_map=None)
+"""
+
+
+@pytest.mark.proof
+def test_the_real_from_pretrained_refuses_a_device_map_at_stage_3(tmp_path: Path) -> None:
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+
+    ran = subprocess.run(
+        [sys.executable, "-c", REFUSES],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, **ranks},
+        capture_output=True,
+        text=True,
+    )
+
+    refuses = "DeepSpeed Zero-3 is not compatible with passing a `device_map`."
+    assert ran.returncode == 0, ran.stderr
+    assert [line for line in ran.stdout.splitlines() if line.startswith("says")] == [
+        "says dropped device_map whole",
+        *(f"says 2 {told} whole" for told in ("device_map", "device_map", "low_cpu_mem_usage")),
+        f"says 3 device_map {refuses}",
+        f"says 3 device_map {refuses}",
+        "says 3 low_cpu_mem_usage in parts",
+        f"says arguments device_map {refuses}",
+        "says arguments device_map in parts",
     ]

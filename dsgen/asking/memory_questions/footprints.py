@@ -117,4 +117,5 @@ def _refusal(question: Question) -> Finding | None:
         return None
     from dsgen.asking.refused_configs import refusals  # memory without a config asks no rule
 
-    return next(iter(refusals(question.job, question.subject.document, question.subject.target.name)), None)
+    loads = question.arguments.loads if question.arguments is not None else ()
+    return next(iter(refusals(question.job, question.subject.document, question.subject.target.name, loads)), None)

@@ -87,7 +87,9 @@ class Speedups:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What of the config is not as written."""
-        return misread_keys(self.question.subject) if self.question.subject is not None else ()
+        asked = self.question
+        loads = asked.arguments.loads if asked.arguments is not None else ()
+        return misread_keys(asked.subject, loads) if asked.subject is not None else ()
 
     @property
     def verdict(self) -> Verdict:

@@ -23,4 +23,6 @@ RULES = Rules(
     "accelerate_without_deepspeed",
     "named_config_missing",
     "argument_disagrees",
+    "device_map_beside_deepspeed",
+    "model_loaded_first",
 )
