@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dsgen.kernels.architectures import architecture
-from dsgen.kernels.attention import available
 from dsgen.shapes.profiles import Hardware, Model, Training
 
 __all__ = ["flash_release", "running_attention", "why_scores"]
@@ -33,6 +31,8 @@ def why_scores(hardware: Hardware, model: Model, training: Training) -> str:
     if training.attention != "flash" or hardware.vendor != "nvidia":
         return ""
     from dsgen.families import FAMILIES  # it loads the operators of every family
+    from dsgen.kernels.architectures import architecture  # a lint of one file loads no law of kernels
+    from dsgen.kernels.attention import available
 
     family = FAMILIES.get(model.architecture)
     if family is None or not family.eager("sdpa"):
@@ -48,5 +48,8 @@ def why_scores(hardware: Hardware, model: Model, training: Training) -> str:
 
 def flash_release(hardware: Hardware, training: Training) -> int:
     """The release of FlashAttention that runs on GPUs where one is wished: 3 on Hopper, 4 on B200; 0 none."""
+    from dsgen.kernels.architectures import architecture  # as above
+    from dsgen.kernels.attention import available
+
     kernel = available(architecture(hardware).name, f"flash{training.flash_attention}")
     return int(kernel[-1]) if kernel.startswith("flash") else 0
