@@ -99,27 +99,25 @@ def timed_cases() -> Iterator[TimedCase]:
         yield attrs.evolve(like, gpus=16, hardware="a100-80g", network="ib-hdr-200g", config=config, options=options)
     for model in NARROW:
         like = _drawn(f"{model} narrow", model, facts[model])
-        config = {
-            "train_micro_batch_size_per_gpu": 2,
-            "gradient_accumulation_steps": 4,
-            "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-            "zero_optimization": {"stage": 3, "overlap_comm": True},
-            "bf16": {"enabled": True},
-        }
+        config = _overlapping(2, 4, 3)
         options = {**like.options, "method": "lora", "lora_fp32": False, "checkpointing": True, "attention": "flash"}
         yield attrs.evolve(like, gpus=8, hardware="a100-80g", config=config, options=options)
     for model, tokens in PACKED.items():
         like = _drawn(f"{model} packed", model, facts[model])
-        config = {
-            "train_micro_batch_size_per_gpu": 1,
-            "gradient_accumulation_steps": 2,
-            "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-            "zero_optimization": {"stage": 2, "overlap_comm": True},
-            "bf16": {"enabled": True},
-        }
+        config = _overlapping(1, 2, 2)
         options = {**like.options, "method": "lora", "seq_len": 8192, "checkpointing": False, "attention": "flash"}
         options["packed"] = tokens
         yield attrs.evolve(like, gpus=8, hardware="a100-80g", config=config, options=options)
+
+
+def _overlapping(micro_batch: int, accumulation: int, stage: int) -> dict[str, Any]:
+    return {
+        "train_micro_batch_size_per_gpu": micro_batch,
+        "gradient_accumulation_steps": accumulation,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        "zero_optimization": {"stage": stage, "overlap_comm": True},
+        "bf16": {"enabled": True},
+    }
 
 
 def _drawn(name: str, model: str, facts: Any) -> TimedCase:

@@ -316,10 +316,8 @@ def random_job(make_job, chance):
     return make_job(card, chance.choice(MODELS), training=said, cluster=cluster, **network)
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_the_choice_is_the_one_of_brute_force(make_job, seed):
-    """What is pruned is never what would have been chosen: strategy, reason and warnings of random jobs."""
-    job = random_job(make_job, random.Random(seed))
+def check_choice(job):
+    """What is pruned is never what would have been chosen: strategy, reason and warnings."""
     everything = search(job)
 
     if not everything.fitting and not everything.uncertain:
@@ -327,6 +325,11 @@ def test_the_choice_is_the_one_of_brute_force(make_job, seed):
         return
     quick, full = decide(job, contenders(job)), decide(job, everything)
     assert (quick.chosen, quick.reason, quick.warnings) == (full.chosen, full.reason, full.warnings)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_choice_is_the_one_of_brute_force(make_job, seed):
+    check_choice(random_job(make_job, random.Random(seed)))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -335,15 +338,8 @@ def test_the_choice_among_samples_of_several_lengths_is_the_one_of_brute_force(m
     chance = random.Random(seed)
     job = random_job(make_job, chance)
     share, packing = chance.choice((0.02, 0.1, 0.3, 0.8)), chance.random() < 0.3
-    training = attrs.evolve(job.training, mean_len=max(1, int(share * job.seq_len)), packing=packing)
-    job = attrs.evolve(job, training=training)
-    everything = search(job)
-
-    if not everything.fitting and not everything.uncertain:
-        assert told(contenders(job)) == told(everything)
-        return
-    quick, full = decide(job, contenders(job)), decide(job, everything)
-    assert (quick.chosen, quick.reason, quick.warnings) == (full.chosen, full.reason, full.warnings)
+    samples = {"mean_len": max(1, int(share * job.seq_len)), "packing": packing, "padding_free": chance.random() < 0.3}
+    check_choice(attrs.evolve(job, training=attrs.evolve(job.training, **samples)))
 
 
 @pytest.mark.parametrize("seed", range(60))
