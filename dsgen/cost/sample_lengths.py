@@ -21,8 +21,8 @@ from dsgen.strategies.strategies import Strategy
 
 __all__ = ["FEW_TOKENS", "LEAST_SPREAD", "MOST_SPREAD", "computed_length", "own_share", "sees", "targets_length"]
 
-# Least of a measured data set: 1.44 times as many tokens in micro-batches of 8 (the same, refs/a100_80gb_moe.csv: 193.7
-# tokens without padding, 279 with it).
+# Least of a measured data set: padding makes 1.44 times as many tokens in micro-batches of 8, 279 instead of 193.7
+# (foundation-model-stack/fms-acceleration 876e2ed, scripts/benchmarks/refs/a100_80gb_moe.csv), where 0.3 makes 1.45.
 LEAST_SPREAD = 0.3
 MOST_SPREAD = 1.0  # of an exponential distribution, which says least else (dsgen.memory.replaying.padding)
 FEW_TOKENS = 256  # of a sample whose attention takes next to nothing; of shorter ones kernels compute empty tiles

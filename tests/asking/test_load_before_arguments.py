@@ -143,21 +143,25 @@ for when in ("first", "then"):
 """
 
 
+def alone(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A program that runs as the only rank of a launch."""
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=folder,
+        env={**os.environ, **ranks},
+        capture_output=True,
+        text=True,
+    )
+
+
 @pytest.mark.proof
 def test_the_real_from_pretrained_asks_whether_arguments_were_made(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(
         json.dumps({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}})
     )
-    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-
-    ran = subprocess.run(
-        [sys.executable, "-c", SHOWS],
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, **ranks},
-        capture_output=True,
-        text=True,
-    )
+    ran = alone(SHOWS, tmp_path)
 
     assert ran.returncode == 0, ran.stderr
     assert [line for line in ran.stdout.splitlines() if line.startswith(("first", "then"))] == [
@@ -201,16 +205,7 @@ load("arguments", device_map=None)
 
 @pytest.mark.proof
 def test_the_real_from_pretrained_refuses_a_device_map_at_stage_3(tmp_path: Path) -> None:
-    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-
-    ran = subprocess.run(
-        [sys.executable, "-c", REFUSES],
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, **ranks},
-        capture_output=True,
-        text=True,
-    )
+    ran = alone(REFUSES, tmp_path)
 
     refuses = "DeepSpeed Zero-3 is not compatible with passing a `device_map`."
     assert ran.returncode == 0, ran.stderr
