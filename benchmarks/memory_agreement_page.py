@@ -13,6 +13,7 @@ from memory_cases_foreach import DEPTH as FOREACH_DEPTH
 from memory_cases_keys import KEYS_DEPTH
 from memory_cases_liger import LIGER_DEPTH
 from memory_cases_linear import LINEAR_DEPTH
+from memory_cases_masked import MASKED_DEPTH, SEQ_LEN
 from memory_cases_muon import DEPTH as MUON_DEPTH
 from memory_cases_offloaded import OFFLOADED_DEPTH
 from memory_cases_split import SPLIT_DEPTH, SPLIT_ROUNDS
@@ -54,6 +55,7 @@ def page(
     widened: Sequence[Compared],
     foreach: Sequence[Compared],
     linear: Sequence[Compared],
+    masked: Sequence[Compared],
     liger: Sequence[Compared],
     offloaded: Sequence[Compared],
     between: Sequence[Phase],
@@ -77,6 +79,7 @@ def page(
         widened: Those of keys that are in the interval, not in the peak.
         foreach: Those that torch's own AdamW steps.
         linear: Those without zero.Init's own linear layer.
+        masked: Those of padded micro-batches beside sdpa.
         liger: Those with a chunked loss of Liger's older releases.
         offloaded: Those whose activations wait in the node's RAM.
         between: Saves and resumes.
@@ -217,6 +220,17 @@ def page(
         summary(linear) + ".",
         "",
         *_table(sorted(linear, key=lambda item: int(item.case.name.rpartition(" p")[2]))),
+        "",
+        "## Padded micro-batches beside sdpa",
+        "",
+        "Where a micro-batch has padding, torch's sdpa gets a mask. transformers then repeats keys and values for",
+        "every query head, and torch makes numbers of the mask in each call, which the kernel saves. The simulated",
+        f"masks are transformers' own. {MASKED_DEPTH} blocks or fewer of each model, in one run all 32; sequences of",
+        f"{SEQ_LEN:,} tokens, in one of 2,048.",
+        "",
+        summary(masked) + ".",
+        "",
+        *_table(sorted(masked, key=lambda item: int(item.case.name.rpartition(" x")[2]))),
         "",
         "## A chunked loss of Liger's older releases, and its other kernels",
         "",

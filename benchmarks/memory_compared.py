@@ -27,6 +27,7 @@ __all__ = [
     "LATER",
     "LIGER",
     "LINEAR",
+    "MASKED",
     "MUON",
     "NARROW",
     "OFFLOADED",
@@ -60,6 +61,7 @@ HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output
 KEYS = RECORD.with_name("memory_agreement_keys.json")  # keys that few configs say
 OFFLOADED = RECORD.with_name("memory_agreement_offloaded.json")  # what autograd keeps waits in RAM
 LIGER = RECORD.with_name("memory_agreement_liger.json")  # a chunked loss of Liger's older releases
+MASKED = RECORD.with_name("memory_agreement_masked.json")  # padded micro-batches beside sdpa
 LINEAR = RECORD.with_name("memory_agreement_linear.json")  # without zero.Init's own linear layer
 MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits

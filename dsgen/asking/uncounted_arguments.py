@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.asking.training_programs import trained_whole
+from dsgen.asking.training_programs import shares_rows, trained_whole
 from dsgen.linting.python_programs import CONFIG_OF_TRL
 
 __all__ = ["uncounted"]
@@ -79,6 +79,13 @@ def _otherwise(values: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator
     bits = 8 if values.get(_EIGHT_BITS) is True else bits
     if bits is not None and bits not in _COUNTED_BITS:
         yield f"a base in {bits} bits is counted as one in 16: its weights take less; --method qlora is one in 4 bits"
+    shared = [] if fields.get("attention", "flash") == "flash" else [*shares_rows(values)]
+    if shared:
+        yield (
+            f"{shared[0]} without FlashAttention is counted as whole sequences: {fields['attention']} gets a mask over "
+            'all tokens of a row and computes every pair of them; attn_implementation="flash_attention_2" stops at the '
+            "borders"
+        )
     if any(values.get(name) for name in _SHARDED) and not values.get("deepspeed"):
         yield "it trains with FSDP: what is said is what DeepSpeed does in its place"
     if among := next((values[name] for name in _TOGETHER if _is_whole(values.get(name)) and values[name] > 1), None):

@@ -12,9 +12,11 @@ from dsgen.families.tape.moments import Size
 from dsgen.families.tape.work import Attention, Product, Work
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import loops_over_experts, recomputed
+from dsgen.jobs.samples import attention_beside
 from dsgen.kernels import (
     Rates,
     attention_seconds,
+    beside_mask,
     dispatch_seconds,
     four_bit_seconds,
     fused_kernel,
@@ -27,6 +29,7 @@ from dsgen.kernels import (
 )
 from dsgen.memory.numbers import Numbers, count, quantized
 from dsgen.memory.trained import narrow_adapters
+from dsgen.shapes.attention_kinds import MASKED
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.strategies import Strategy
 
@@ -132,17 +135,18 @@ def passes(job: Job, strategy: Strategy) -> Passes:
     lengths = (length, targets_length(job, length))
     ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
     trained = recomputed(job.training, strategy.stage, job.version)
-    kernels = _kernels(job.model, trained, strategy.stage == 3, sees(job))
+    attention = attention_beside(trained, strategy.micro_batch == 1)
+    kernels = _kernels(job.model, trained, attention, strategy.stage == 3, sees(job))
     ranks = job.world // strategy.tp if job.model.experts_apart and strategy.stage == 3 else 1
     return _passes(job.model, kernels, job.hardware, *lengths, *ways, ranks)
 
 
 @functools.lru_cache(maxsize=256)
-def _kernels(model: Model, training: Training, zero3: bool, sees: int) -> _Kernels:
+def _kernels(model: Model, training: Training, attention: str, zero3: bool, sees: int) -> _Kernels:
     wide = zero3 and training.method == "lora" and not narrow_adapters(training)
     return _Kernels(
         training.method,
-        training.attention,
+        attention,
         training.flash_attention,
         training.torch,
         training.chunked_loss,
@@ -220,7 +224,7 @@ def _timed(
     if kernels.attention != "eager":
         release, torch = kernels.flash_attention, kernels.torch
         kernel = fused_kernel(kernels.attention, node.architecture, release=release, torch=torch)
-    spent = functools.partial(_spent, node, batch, precision, kernel, kernels.sees)
+    spent = functools.partial(_spent, node, batch, precision, _Attention(kernels.attention, kernel, kernels.sees))
     return tuple(
         (part, spent(part.forward, "forward"), spent(part.again, "forward"), spent(part.backward, "backward"))
         for part in _parts(model, kernels, seq_len, target_len, precision, tp, checkpointing, zero3)
@@ -263,13 +267,21 @@ def _parts(
     return tuple(looped(part, model, seq_len, item, packed) for part in parts)
 
 
-def _spent(node: Rates, batch: int, precision: str, kernel: str, sees: int, done: Work, phase: str) -> _Seconds:
+class _Attention(NamedTuple):
+    """What runs where a model attends: `attention` and `sees` are as of `_Kernels`."""
+
+    attention: str
+    kernel: str
+    sees: int
+
+
+def _spent(node: Rates, batch: int, precision: str, kind: _Attention, done: Work, phase: str) -> _Seconds:
     products = attention = memory = 0.0
     sorts = SORTS if phase == "forward" else BACKWARD_SORTS
     for product, often in done.products:
         products += often * _product(node, batch, precision, product)
     for call, often in done.attentions:
-        attention += often * _attention(node, batch, precision, kernel, sees, call)
+        attention += often * _attention(node, batch, precision, kind, call)
     packed = 0
     for moved, often in done.traffic:
         memory += often * traffic_seconds(node, _at(moved.moved, batch), sorts.get(moved.sort, "stream"))
@@ -288,20 +300,22 @@ def _product(node: Rates, batch: int, precision: str, product: Product) -> float
     return kernels * product_seconds(node, max(m, 1), n, max(k, 1), dtype, batch=batch)
 
 
-def _attention(node: Rates, batch: int, precision: str, kernel: str, sees: int, call: Attention) -> float:
+def _attention(node: Rates, batch: int, precision: str, kind: _Attention, call: Attention) -> float:
+    masked = kind.attention == MASKED or (kind.attention == "sdpa" and call.window > 0)
+    kernel = taken(kind.kernel, call.head_size)
     return attention_seconds(
         node,
-        taken(kernel, call.head_size),
+        beside_mask(kernel) if masked else kernel,
         "forward" if call.phase == FORWARD_PASS else "backward",
         batch=batch,
         heads=call.heads,
         kv_heads=call.kv_heads,
         queries=call.queries,
         keys=call.keys,
-        sees=sees,
+        sees=kind.sees,
         head_size=call.head_size,
-        causal=True,
-        window=call.window,
+        causal=not masked,
+        window=0 if masked else call.window,
         dtype="fp32" if call.item == FP32 else precision,
     )
 

@@ -255,7 +255,7 @@ def _with_shared(part: PartWork, on: Execution) -> PartWork:
 def _windowed(part: PartWork, on: Execution, place: int) -> list[PartWork]:
     """Blocks, apart from those among them that attend to a window only; the first is the model's block of a place."""
     window, family = on.model.sliding_window, family_of(on.model)
-    if not window or window >= on.seq_len or on.eager:
+    if not window or on.eager or (window > on.seq_len if on.sdpa else window >= on.seq_len):  # sdpa gets a mask by then
         return [part]
     count = sum(family.windowed(block) for block in range(place, place + part.repeats))
     narrow = part._replace(

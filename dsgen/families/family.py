@@ -10,6 +10,7 @@ from dsgen.families.orders import Order
 from dsgen.families.reading import Reader, Rotated
 from dsgen.families.rows import TensorLayout
 from dsgen.families.tape.forwards import Forward, Stacks
+from dsgen.shapes.attention_kinds import MASKED
 from dsgen.shapes.profiles import Model
 
 __all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family", "OlderExperts", "OlderLoss"]
@@ -199,7 +200,7 @@ class Family:
 
     def eager(self, attention: str) -> bool:
         """Whether attention makes the matrix of scores: it is asked to, or the class has nothing else."""
-        return attention == "eager" or attention not in self.kernels
+        return attention == "eager" or ("sdpa" if attention == MASKED else attention) not in self.kernels
 
     @property
     def encodes(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.kernels.attention import attention_seconds, fused_kernel, taken
+from dsgen.kernels.attention import attention_seconds, beside_mask, fused_kernel, taken
 from dsgen.kernels.collectives import collective_lines, collective_seconds, contention, takes_turns
 from dsgen.kernels.host_work import (
     copy_seconds,
@@ -23,6 +23,7 @@ __all__ = [
     "Link",
     "Rates",
     "attention_seconds",
+    "beside_mask",
     "collective_lines",
     "collective_seconds",
     "contention",

@@ -6,7 +6,7 @@ from dsgen.kernels.products import SIZES, product_seconds
 from dsgen.kernels.rates import Rates
 from dsgen.kernels.traffic import traffic_seconds
 
-__all__ = ["CUDNN_WIDEST", "KERNELS", "attention_seconds", "available", "fused_kernel", "taken"]
+__all__ = ["CUDNN_WIDEST", "KERNELS", "attention_seconds", "available", "beside_mask", "fused_kernel", "taken"]
 
 FORWARD, BACKWARD = "forward", "backward"
 KERNELS = ("flash1", "flash2", "flash3", "flash4", "cudnn", "memory-efficient", "math")
@@ -83,13 +83,19 @@ def fused_kernel(attention: str, architecture: str, *, release: int = 2, torch: 
     """The kernel of a program that asks for an attention which holds no scores.
 
     Args:
-        attention: flash, FlashAttention's package; or sdpa, what torch takes.
+        attention: flash, FlashAttention's package; else what torch's sdpa takes.
         architecture: Of the GPU, as `dsgen.kernels.architectures` names it.
         release: Of FlashAttention, as far as the GPU has it; torch has 1 and 2 too.
         torch: Its release, such as 2.8; None for the newest.
     """
     asks = torch is None or tuple(int(part) for part in torch.split(".")[:2]) >= CUDNN_SINCE
-    return "cudnn" if attention == "sdpa" and architecture in CUDNN_ON and asks else f"flash{release}"
+    return "cudnn" if attention != "flash" and architecture in CUDNN_ON and asks else f"flash{release}"
+
+
+def beside_mask(kernel: str) -> str:
+    """The kernel that torch's sdpa takes in another one's place where it gets a mask, which FlashAttention's refuses
+    (sdp_utils.cpp, check_for_attn_mask). It leaves out nothing of what is ahead."""
+    return "memory-efficient" if kernel.startswith("flash") else kernel
 
 
 def taken(kernel: str, head_size: int) -> str:

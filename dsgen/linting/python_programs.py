@@ -59,6 +59,7 @@ _RANK = 8  # of a LoraConfig that says none
 _OF_BASE = ("LoraConfig", "BitsAndBytesConfig")
 _BASE = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
 _LOADED = ("attn_implementation", "dtype", "torch_dtype")
+_TAKEN = {"attn_implementation": "sdpa"}  # what transformers takes where nobody asks for another
 # Classes of Unsloth (unsloth/models/loader.py, 2026); their from_pretrained and get_peft_model take all themselves.
 UNSLOTH, _UNSLOTHS_RANK = ("FastLanguageModel", "FastModel", "FastVisionModel"), 16
 _PATH = "pretrained_model_name_or_path"
@@ -208,7 +209,9 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
         return {"model_name_or_path": told["model"]}
     if name == "from_pretrained" and is_of_a_model(node.func):
         first = _value(node.args[0], constants) if node.args else told.get(_PATH, _OPEN)
-        return {key: told[key] for key in (*_LOADED, *_BASE) if key in told} | {"model_name_or_path": first}
+        usual = {} if _unpacks(node, constants) else _TAKEN
+        kept = {key: told[key] for key in (*_LOADED, *_BASE) if key in told}
+        return {**usual, **kept, "model_name_or_path": first}
     return {}
 
 

@@ -3,10 +3,13 @@
 import functools
 from typing import Any, NamedTuple
 
+import attrs
+
 from dsgen.families import family_of
 from dsgen.families.tape.chunked import LIGERS
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import must_reenter, recomputed
+from dsgen.jobs.samples import attention_beside
 from dsgen.memory.moments import ResidentStates
 from dsgen.memory.older_releases import (
     checks_in_fp32,
@@ -136,14 +139,15 @@ def recording(buffers: Buffers) -> Buffers:
 def tells(job: Job, tp: int) -> bool:
     """Whether one sequence is less than its share of several: something copies nothing of it.
 
-    That is eager attention, which joins sequences and heads, the loss of a tied head that AutoTP has sharded, and that
-    of older releases, which cuts the logits, or of Liger's the hidden states.
+    That is eager attention, which joins sequences and heads, sdpa, which padding gives a mask, the loss of a tied head
+    that AutoTP has sharded, and that of older releases, which cuts the logits, or of Liger's the hidden states.
     """
     model = job.model
     family = family_of(model)
     sharded = tp > 1 and model.tied_embeddings and family.autotp.tied_head
     cut = LIGERS[model.liger].shifted if job.training.chunked_loss else model.logits_shifted
-    return family.eager(job.training.attention) or sharded or cut
+    masked = attention_beside(job.training, False) != job.training.attention
+    return family.eager(job.training.attention) or masked or sharded or cut
 
 
 class Asked(NamedTuple):
@@ -190,6 +194,8 @@ def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     older = _older(layout.stage, layout.offload_optimizer, job.version, job.foreach)
     returns = must_reenter(job.training.method, layout.stage, job.version)
     training = recomputed(job.training, layout.stage, job.version)
+    if (attention := attention_beside(training, single)) != training.attention:
+        training = attrs.evolve(training, attention=attention)
     return Asked(job.model, training, job.seq_len, world, single, job.narrow, *older, returns)
 
 

@@ -11,7 +11,7 @@ from dsgen.jobs.fabrics import assumes, joined, reference
 from dsgen.jobs.fused_attention import running_attention
 from dsgen.jobs.job import Job
 from dsgen.jobs.releases import loops_over_experts, reenters
-from dsgen.jobs.samples import varied_mean
+from dsgen.jobs.samples import attention_beside, varied_mean
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
 from dsgen.memory.estimates import GATHERS
@@ -202,6 +202,8 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
     if not wishes.activation_offloading and _inputs_bytes(job) > LEAST_MOVED * job.hardware.usable_memory_bytes:
         words = "activations that wait in the node's RAM (TRL's activation_offloading)"
         yield ProgramChange("activation_offloading", True, words, True)
+    if wishes.attention == "sdpa" and _gets_a_mask(job):
+        yield ProgramChange("attention", "flash", "FlashAttention, which needs no mask of padding or a window", True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
     elif wishes.attention == "flash" and not (wishes.packing or wishes.padding_free) and _by_cudnn(job):
@@ -230,6 +232,15 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
 def _inputs_bytes(job: Job) -> int:
     """What the blocks keep of one sequence where they run again, in 16 bits: what may wait in RAM."""
     return 2 * job.model.layers * job.seq_len * job.model.hidden_size
+
+
+def _gets_a_mask(job: Job) -> bool:
+    """Whether sdpa gets a mask, beside which it computes all pairs of tokens, and FlashAttention could run."""
+    wishes, window = job.training, job.model.sliding_window
+    if attention_beside(wishes, False) == "sdpa" and not 0 < window <= job.seq_len:
+        return False
+    asked = attrs.evolve(wishes, attention="flash")
+    return running_attention(job.hardware, job.model, asked, wishes.precision) == "flash"
 
 
 def _by_cudnn(job: Job) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from dsgen import kernels
 from dsgen.kernels import Rates
 
-__all__ = ["adam_seconds", "contention", "divided", "flops", "host_seconds", "link", "seconds", "sizes"]
+__all__ = ["adam_seconds", "contention", "divided", "flops", "host_seconds", "link", "masked", "seconds", "sizes"]
 
 _KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
           "all-to-all": "all_to_all"}  # fmt: skip
@@ -30,9 +30,10 @@ def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int, kernel: str
         return kernels.product_seconds(rates, m, n, k, dtype, batch=batch)
     if sort == "attention":
         *_, phase, batch, heads, kv_heads, queries, keys, head_size, causal, window, dtype = rest
+        kernel = kernels.taken(kernel, head_size)
         return kernels.attention_seconds(
             rates,
-            kernels.taken(kernel, head_size),
+            kernel if causal else kernels.beside_mask(kernel),
             phase,
             batch=batch,
             heads=heads,
@@ -41,7 +42,7 @@ def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int, kernel: str
             keys=keys,
             head_size=head_size,
             causal=causal,
-            window=window,
+            window=window if causal else 0,
             dtype=dtype,
         )
     if sort == "traffic":
@@ -73,6 +74,19 @@ def _divided(entry: Sequence[Any], length: int) -> Sequence[Any]:
         return entry
     *begin, batch, heads, kv_heads, queries, _, head_size, causal, window, dtype = entry
     return [*begin, batch * queries / length, heads, kv_heads, length, length, head_size, causal, window, dtype]
+
+
+def masked(program: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A program whose blocks with a window get a mask, as sdpa does from its length on (transformers 5.23,
+    masking_utils.py, _ignore_causal_mask_sdpa)."""
+    return {**program, "entries": [_masked(entry) for entry in program["entries"]]}
+
+
+def _masked(entry: Sequence[Any]) -> Sequence[Any]:
+    if entry[0] != "attention" or not 0 < entry[-2] <= entry[-5]:
+        return entry
+    *begin, _, window, dtype = entry
+    return [*begin, False, window, dtype]
 
 
 def contention(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:
@@ -136,16 +150,14 @@ def flops(entry: Sequence[Any]) -> float:
         return float(2 * m * n * k * batch)
     if entry[0] != "attention":
         return 0.0
-    *_, phase, batch, heads, _, queries, keys, head_size, causal, window, _ = entry
+    *_, phase, batch, heads, _, queries, keys, head_size, _, window, _ = entry
     each: int = (_FORWARD if phase == "forward" else _BACKWARD) * batch * heads * head_size
-    return each * _seen(queries, keys, causal, window)
+    return each * _seen(queries, keys, window)  # beside a mask the kernel computes more, and no more is seen
 
 
-def _seen(queries: int, keys: int, causal: bool, window: int) -> float:
+def _seen(queries: int, keys: int, window: int) -> float:
     """Pairs of a query and a key that it sees; queries are the last positions."""
     reach = min(window, keys) if window else keys
-    if not causal:
-        return float(queries) * reach
     ahead = keys - queries  # what the first query sees besides itself
     ramp = max(0, min(queries, reach - ahead))  # queries that see all before them: ahead + 1 ... ahead + ramp keys
     return ramp * ahead + ramp * (ramp + 1) / 2 + float(queries - ramp) * reach

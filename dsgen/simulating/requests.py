@@ -14,7 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.jobs.releases import brings_foreach, loops_over_experts, reenters
 from dsgen.jobs.said_releases import newer_than_known
-from dsgen.jobs.samples import varied_mean
+from dsgen.jobs.samples import beside_padding, varied_mean
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -170,7 +170,7 @@ class Request:
             "seq_len": run.seq_len,
             "target_len": run.target_len,
             "lengths": self._lengths(),
-            "attention": run.attention,
+            "attention": self.attention,
             "checkpointing": CHECKPOINTING[run.checkpointing or "none"],
             "reentrant": run.reentrant,
             "activation_offloading": bool(run.activation_offloading),
@@ -197,6 +197,12 @@ class Request:
             asked["gpu_memory_bytes"] = max(free, 1)
             asked["workspace_bytes"] = workspace_bytes(self.hardware)
         return asked
+
+    @property
+    def attention(self) -> str | None:
+        """What runs where the run asks for one."""
+        several = self.config.get("train_micro_batch_size_per_gpu") != 1
+        return beside_padding(self.run.attention, bool(self.run.mean_len) and not self.run.packing and several)
 
     def _lengths(self) -> list[int] | None:
         """Tokens of each step where sequences have several lengths, the longest last; None where all are alike."""

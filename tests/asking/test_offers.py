@@ -212,6 +212,23 @@ def test_only_what_the_program_does_not_do_already_is_asked(make_job, wishes, op
 
 
 @pytest.mark.parametrize(
+    ("gpu", "model", "wishes", "offered"),
+    [
+        ("a100-80g", "llama-3.1-8b", {"mean_len": 1000}, True),  # padding
+        ("a100-80g", "llama-3.1-8b", {}, False),
+        ("a100-80g", "gemma-3-12b", {}, True),  # windows of 1,024 tokens
+        ("a100-80g", "gemma-3-12b", {"seq_len": 512}, False),
+        ("v100-32g", "llama-3.1-8b", {"mean_len": 1000}, False),  # which has no FlashAttention
+        ("a100-80g", "llama-3.1-8b", {"mean_len": 1000, "precision": "fp32"}, False),
+    ],
+)
+def test_flashattention_is_offered_where_sdpa_gets_a_mask(make_job, gpu, model, wishes, offered):
+    asked = make_job(gpu, model, training={"seq_len": 2048, "attention": "sdpa", **wishes})
+
+    assert ("--attention flash" in {change.option for change in program_changes(asked)}) is offered
+
+
+@pytest.mark.parametrize(
     ("gpu", "model", "wishes", "options"),
     [
         ("a100-80g", "7b", {"seq_len": 1024, "mean_len": 300}, ["--packing", "--seq-len 512"]),

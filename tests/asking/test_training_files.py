@@ -473,3 +473,24 @@ def test_liger_whose_kernels_are_not_known_of_a_model_is_counted_as_hugging_face
         assert (told.count("Liger is switched on, and its kernels are not known of phi3") == 1) is said, words
     kept = dsgen.adopt({"hw": "h100-80g", "model": model}, str(file)).question.notes
     assert sum("Liger is switched on" in note for note in kept) == int(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "packing: true\nattn_implementation: sdpa",
+            "packing without FlashAttention is counted as whole sequences: sdpa",
+        ),
+        ("padding_free: true\nattn_implementation: eager", "padding_free without FlashAttention is counted as whole"),
+        ("packing: true\nattn_implementation: flash_attention_2", ""),
+        ("attn_implementation: sdpa", ""),
+    ],
+)
+def test_samples_that_share_a_row_behind_a_mask_are_said_to_be_counted_otherwise(said: str, words: str) -> None:
+    """transformers makes a mask of the borders, and sdpa computes every pair of tokens beside it."""
+    Path("train.yaml").write_text(f"use_peft: true\nper_device_train_batch_size: 1\n{said}\n")
+    told = " ".join(read_arguments("train.yaml").uncounted)
+
+    assert words in told
+    assert ("FlashAttention" in told) is bool(words)

@@ -8,6 +8,7 @@ from dsgen.cost.model_flops import utilization
 from dsgen.cost.sample_lengths import LEAST_SPREAD, MOST_SPREAD, computed_length
 from dsgen.cost.steps import speed_interval
 from dsgen.jobs.samples import SPREAD, seen_length
+from dsgen.memory import estimate
 from dsgen.planning import plan
 from dsgen.report import costs
 
@@ -121,6 +122,33 @@ def test_attention_of_packed_samples_stops_at_their_borders(make_job):
     assert told.parts["attention"] / 16384 == pytest.approx(other.parts["attention"] / (16 * length), rel=0.03)
     assert told.parts["matrix products"] == before.parts["matrix products"]
     assert utilization(packed, strategy, 1.0) < utilization(whole, strategy, 1.0)
+
+
+def test_a_mask_of_padding_makes_sdpa_slower_and_one_sequence_has_none(make_job):
+    """At up to 4,096 tokens, whose kernel without a mask takes a tenth of a step; memory is more too."""
+    asked = {"gpus": 8, "mean_len": 2000, "checkpointing": "none"}
+    flash, sdpa = (job_of(make_job, attention=attention, **asked) for attention in ("flash", "sdpa"))
+    several, one = (at(flash, micro_batch=size, accumulation=1, stage=2, checkpointing=False) for size in (4, 1))
+    flash_4, sdpa_4, flash_1, sdpa_1 = (cost(job, strategy) for strategy in (several, one) for job in (flash, sdpa))
+
+    assert sdpa_1.parts["attention"] == flash_1.parts["attention"]
+    assert 3 < sdpa_4.parts["attention"] / flash_4.parts["attention"] < 4.5
+    assert sdpa_4.seconds > 1.1 * flash_4.seconds
+    assert estimate(sdpa, one).gpu.peak_bytes == estimate(flash, one).gpu.peak_bytes
+    assert estimate(sdpa, several).gpu.peak_bytes > 1.05 * estimate(flash, several).gpu.peak_bytes
+
+
+def test_a_window_gives_sdpa_a_mask_from_its_length_on(make_job):
+    """Mistral's first has one of 4,096 tokens."""
+    parts = {}
+    for tokens in (4095, 4096):
+        for attention in ("flash", "sdpa"):
+            job = make_job("a100-80g", "mistral-7b", training={"seq_len": tokens, "attention": attention})
+            strategy = at(job, micro_batch=1, accumulation=1, stage=3)
+            parts[tokens, attention] = cost(job, strategy).parts["attention"]
+
+    assert parts[4095, "sdpa"] == parts[4095, "flash"]
+    assert 3 < parts[4096, "sdpa"] / parts[4096, "flash"] < 4.5
 
 
 def test_without_padding_a_gpu_waits_for_the_most_tokens_in_all(make_job):

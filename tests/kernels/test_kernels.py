@@ -28,7 +28,7 @@ from dsgen.kernels import (
     rates,
     traffic_seconds,
 )
-from dsgen.kernels.attention import KERNELS, available, fused_kernel, taken
+from dsgen.kernels.attention import KERNELS, available, beside_mask, fused_kernel, taken
 from dsgen.kernels.collectives import KINDS
 from dsgen.kernels.host_work import threads_per_rank
 from dsgen.kernels.measured_facts import CONTENTION, GENERATIONS, STANDS_IN
@@ -215,6 +215,20 @@ def test_torch_takes_cudnn_for_no_head_wider_than_128():
     assert [taken("cudnn", width) for width in (64, 128, 192, 256)] == ["cudnn", "cudnn", "flash2", "flash2"]
     assert taken("flash3", 256) == "flash3"
     assert attention(own, "cudnn") < 0.65 * attention(own, "flash2")
+
+
+def test_beside_a_mask_torch_takes_another_kernel_which_leaves_out_nothing():
+    """On an A100 its memory-efficient one, at half of FlashAttention's rate for all pairs of tokens."""
+    own = node("a100-80g")
+    shape = {"queries": 4096, "keys": 4096}
+
+    assert [beside_mask(kernel) for kernel in ("flash1", "flash2", "memory-efficient", "cudnn", "math")] == [
+        *["memory-efficient"] * 3,
+        "cudnn",
+        "math",
+    ]
+    beside = attention(own, beside_mask("flash2"), causal=False, **shape)
+    assert 3 < beside / attention(own, "flash2", causal=True, **shape) < 4.5
 
 
 def test_a_causal_mask_halves_long_sequences_and_less_of_short_ones():

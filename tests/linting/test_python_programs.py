@@ -207,3 +207,18 @@ def test_a_program_of_unsloth_s_has_its_adapters_and_its_base_in_4_bits() -> Non
     assert "Unsloth's kernels are not counted" in told.uncounted[0]
     Path("u.py").write_text(text.format(", dtype=None, load_in_4bit=False"))
     assert (read_arguments("u.py").fields["method"], read_arguments("u.py").fields["loading"]) == ("lora", "mapped")
+
+
+@pytest.mark.parametrize(
+    ("call", "attention"),
+    [
+        ('AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")', "sdpa"),
+        ('AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B", attn_implementation="eager")', "eager"),
+        ('AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B", **more)', None),
+        ('AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")', None),
+    ],
+)
+def test_transformers_takes_sdpa_where_a_program_asks_for_no_attention(call: str, attention: str | None) -> None:
+    told = told_by(f"model = {call}\nargs = TrainingArguments(output_dir='out')\n", "train.py")
+
+    assert told.get("attn_implementation") == attention

@@ -19,6 +19,7 @@ from dsgen.kernels import (
     nvme_seconds,
 )
 from dsgen.kernels.measured_facts import CONTENTION as FACTS
+from dsgen.simulating.durations import flops, masked, seconds
 from dsgen.simulating.replay import replay
 from dsgen.simulating.timelines import CONTENTION, HOST_BOUND, KERNELS, Timeline
 
@@ -325,6 +326,20 @@ def test_flops_of_products_and_of_seen_pairs() -> None:
     seen = head * (4 * 10 + 8 * 10 + 4 * 7)
     assert found.model_flops == 24_000 + seen
     assert found.hardware_flops == 24_000 + 12_000 + seen
+
+
+def test_beside_a_mask_a_kernel_takes_longer_and_no_more_is_seen() -> None:
+    """sdpa gets one for a window from its length on: all pairs are computed, of which as many are the model's."""
+    shape = (1, 32, 8, 4096, 4096, 128, True)
+    program = {"entries": [("attention", 0, "python", False, "forward", *shape, window, "bf16")
+                           for window in (0, 1024, 4096, 8192)]}  # fmt: skip
+    whole, narrow, equal, wide = masked(program)["entries"]
+
+    assert [entry[-3] for entry in (whole, narrow, equal, wide)] == [True, False, False, True]
+    assert [flops(one) for one in masked(program)["entries"]] == [flops(one) for one in program["entries"]]
+    bound = RATES._replace(memory_bytes_per_second=1e15)  # by arithmetic alone
+    seen = seconds(program["entries"][1], bound, 8, "flash2")
+    assert seconds(narrow, bound, 8, "flash2") == seconds(equal, bound, 8, "flash2") > 6 * seen
 
 
 def test_the_critical_path_is_what_decides_the_end() -> None:

@@ -11,9 +11,10 @@ from dsgen.engine.simulate.devices import streams
 from dsgen.engine.simulate.programs import PYTHON
 from dsgen.engine.simulate.works import NAMES
 
-__all__ = ["FLASH", "implementation", "register", "word"]
+__all__ = ["FLASH", "MASKED", "implementation", "register", "word"]
 
 FLASH = "dsgen_fused"  # transformers looks for a package where a name holds "flash"
+MASKED = "dsgen_masked"
 EAGER = "eager"
 
 # Classes of transformers 5 that do not know its attention interface keep a table of their own.
@@ -33,18 +34,20 @@ class _FlashAttention(torch.autograd.Function):  # type: ignore[misc]
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Any, key: Any, value: Any, causal: bool = True, window: int = 0) -> Any:
-        out = torch.empty_like(query)
+    def forward(
+        ctx: Any, query: Any, key: Any, value: Any, causal: bool = True, window: int = 0, bias: Any = None
+    ) -> Any:
+        out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         batch, tokens, heads, _ = query.shape
         lse = query.new_empty((batch, heads, tokens), dtype=torch.float32)
-        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.save_for_backward(query, key, value, out, lse, bias)
         ctx.sees = (causal, window)
         _note("forward", query, key, causal, window)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        query, key, value, _, _ = ctx.saved_tensors
+        query, key, value, *_ = ctx.saved_tensors
         batch, tokens, heads, size = query.shape
         padded = -(-tokens // 128) * 128
         products = [query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)]
@@ -56,7 +59,7 @@ class _FlashAttention(torch.autograd.Function):  # type: ignore[misc]
             work += [key.new_empty((batch, key.shape[1], heads, size)) for _ in range(2)]
         del work
         _note("backward", query, key, *ctx.sees)
-        return *products, None, None
+        return *products, None, None, None
 
 
 def _note(direction: str, query: Any, key: Any, causal: bool, window: int) -> None:
@@ -91,34 +94,62 @@ def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = 
     return _FlashAttention.apply(query, key, padded, *sees)[..., :narrow], None
 
 
+def _with_mask(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **more: Any) -> tuple[Any, None]:
+    """torch's fused kernel beside a mask: a key and a value for every query head, and the mask as numbers to add.
+
+    Source: transformers 5.23, integrations/sdpa_attention.py; torch 2.13, native/transformers/attention.cpp,
+    convert_boolean_attn_mask, whose result the kernel saves.
+    """
+    from transformers.integrations.sdpa_attention import repeat_kv
+
+    groups = getattr(module, "num_key_value_groups", 1)
+    key, value = (repeat_kv(one, groups) for one in (key, value))
+    nothing = torch.scalar_tensor(0.0, dtype=query.dtype, device=query.device)
+    bias = torch.where(attention_mask.logical_not(), float("-inf"), nothing)
+    query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    return _FlashAttention.apply(query, key, value, False, more.get("sliding_window") or 0, bias), None
+
+
+def _mask(batch_size: int, q_length: int, kv_length: int, device: Any = "cpu", **more: Any) -> Any:
+    """transformers' own, of sequences with padding; nobody can look at the numbers here to see that there is none."""
+    from transformers.masking_utils import sdpa_mask
+
+    seen = torch.ones((batch_size, kv_length), dtype=torch.bool, device=device)
+    more |= {"attention_mask": seen, "allow_is_causal_skip": False}
+    return sdpa_mask(batch_size, q_length, kv_length, device=device, **more)
+
+
 def _of_the_class(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
     """The function that a class with a table of its own calls; tokens already come before heads."""
     return _FlashAttention.apply(query, key, value)
 
 
 def register() -> None:
-    """Tell transformers of the function; it asks for no mask, as flash attention does without padding."""
+    """Tell transformers of the functions; the first asks for no mask, as flash attention does."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register(FLASH, _flash)
     AttentionMaskInterface.register(FLASH, lambda *_, **__: None)
+    AttentionInterface.register(MASKED, _with_mask)
+    AttentionMaskInterface.register(MASKED, _mask)
 
 
 def word(name: str) -> str:
-    """What ran: "fused", "math" or "eager", from transformers' name."""
-    return {FLASH: "fused", "sdpa": "math"}.get(name, name)
+    """What ran: "fused" (with a mask), "math" or "eager", from transformers' name."""
+    return {FLASH: "fused", MASKED: "fused, with a mask", "sdpa": "math"}.get(name, name)
 
 
 def implementation(name: str, kind: Any) -> str:
     """transformers' name of an attention, as far as a model's class has it.
 
     Args:
-        name: "flash", "sdpa" (its CUDA kernels), "math" (sdpa without a fused kernel) or "eager".
+        name: "flash", "sdpa" (its CUDA kernels), "masked" (those beside a mask of padding), "math" (sdpa without a
+            fused kernel) or "eager".
         kind: The class of the model. One that has no such attention runs the eager one, as transformers does where
             nothing is asked.
     """
-    fused = name in ("flash", "sdpa")
+    fused = name in ("flash", "sdpa", "masked")
     if not (kind._supports_flash_attn if name == "flash" else kind._supports_sdpa) or name == EAGER:
         return EAGER
     family = kind.__module__.rpartition(".")[0].rpartition(".")[2]
@@ -127,4 +158,5 @@ def implementation(name: str, kind: Any) -> str:
         table, entry = _TABLES[family]
         getattr(module, table)[FLASH] = getattr(module, entry)
         module._flash_attention_forward = _of_the_class
-    return FLASH if fused else "sdpa"
+        return FLASH  # nothing of it asks for a mask
+    return MASKED if name == "masked" else FLASH if fused else "sdpa"

@@ -5,7 +5,7 @@ Source: transformers 5.23, models/{gpt2,gpt_neox}/modeling_*.py.
 
 from __future__ import annotations
 
-from dsgen.families.parts.rotary import note_mask, note_positions, note_tables
+from dsgen.families.parts.rotary import masks_of, note_mask, note_positions, note_tables
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Block
@@ -16,16 +16,16 @@ __all__ = ["embed", "head", "learned", "megatron_mlp", "rotary"]
 
 
 def embed(tape: Tape, on: Execution) -> tuple[Tensor, list[Tensor]]:
-    """What is embedded; and what blocks only read: positions, and a mask where attention is eager."""
+    """What is embedded; and what blocks only read: positions, and a mask where attention gets one."""
     width = on.model.embedding_size or on.hidden
     embedded = op.embedding(tape, on.rows, on.outer(on.model.vocab_size * width), width)
     on.ask(tape, embedded)
     ids = tape.make((on.seq_len, 0), 1, op.INDEX)
     if tape.works:
         note_positions(tape, on)
-        if on.eager:
+        if on.eager or on.masked:
             note_mask(tape, on)
-    return embedded, [ids, *([tape.make(on.rows, on.seq_len, on.item)] if on.eager else [])]
+    return embedded, [ids, *masks_of(tape, on)]
 
 
 def learned(tape: Tape, on: Execution, *, drop: bool) -> Before:

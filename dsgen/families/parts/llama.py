@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from dsgen.families.parts.rotary import note_mask, note_positions, note_tables, rotate
+from dsgen.families.parts.rotary import masks_of, note_mask, note_positions, note_tables, rotate
 from dsgen.families.tape import liger
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
@@ -185,7 +185,7 @@ def before(
         on: The setting.
         multiplied: The embedding is multiplied by a number.
         remembered: The graph refers to what was embedded too, where checkpointing asks for its gradient.
-        masks: Of eager attention: one for blocks with a window, one for those without.
+        masks: Of an attention that gets one: one for blocks with a window, one for those without.
         part: Tables are for this part of a head: half of it, a quarter ...
         pairs: Of tables: for blocks with a window and without.
         item: Bytes of a number of a table, where they are not those of a hidden state.
@@ -198,7 +198,7 @@ def before(
         hidden = op.scaled(tape, hidden)
     hidden = op.dropout(tape, hidden, model.dropout)
     ids = tape.make((on.seq_len, 0), 1, op.INDEX)
-    read = [tape.make(on.rows, on.seq_len, on.item) for _ in range(masks)] if on.eager else []
+    read = masks_of(tape, on, masks)
     size = (model.qk_rope_head_size or model.head_size) // part
     tables = [tape.make((on.seq_len, 0), size, item or on.item) for _ in range(2 * pairs)]
     if tape.works:

@@ -7,7 +7,7 @@ from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.graph import COPY, EMBEDDING, NORM, STREAM
 from dsgen.families.tape.tape import Tape, Tensor
 
-__all__ = ["note_mask", "note_positions", "note_tables", "rotate", "rotated_part", "turned_pair"]
+__all__ = ["masks_of", "note_mask", "note_positions", "note_tables", "rotate", "rotated_part", "turned_pair"]
 
 
 def rotate(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -49,8 +49,15 @@ def note_positions(tape: Tape, on: Execution, masks: int = 1) -> None:
         tape.dispatches(views=4)
 
 
+def masks_of(tape: Tape, on: Execution, masks: int = 1) -> list[Tensor]:
+    """The masks that attention gets: as numbers to add where it is eager, of bools where sdpa has one."""
+    if not (on.eager or on.masked):
+        return []
+    return [tape.make(on.rows, on.seq_len, on.item if on.eager else op.MASK) for _ in range(masks)]
+
+
 def note_mask(tape: Tape, on: Execution) -> None:
-    """Note the work on a mask for eager attention: which tokens each may see, and that as numbers to add."""
+    """Note the work on a mask: which tokens each may see, and for eager attention that as numbers to add."""
     one, seen = (Tensor((on.seq_len, 0), on.seq_len, op.MASK, None), Tensor(on.rows, on.seq_len, op.MASK, None))
     tokens = Tensor((on.seq_len, 0), 1, op.INDEX, None)
     for _ in range(2):
@@ -63,7 +70,8 @@ def note_mask(tape: Tape, on: Execution) -> None:
     tape.moves(STREAM, seen)  # the same one of packed sequences
     tape.moves(STREAM, one, seen)
     tape.moves(STREAM, seen, seen, seen)
-    tape.moves(STREAM, seen, Tensor(on.rows, on.seq_len, on.item, None))
+    if on.eager:
+        tape.moves(STREAM, seen, Tensor(on.rows, on.seq_len, on.item, None))
     tape.dispatches(views=10)
 
 

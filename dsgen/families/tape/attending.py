@@ -52,8 +52,11 @@ def attend(
         apart: Views that tell heads apart before a fused kernel: those of the values, unless the caller counts more.
     """
     kv_heads = kv_heads or on.kv_heads
+    if on.masked:
+        key, value = (_repeat(tape, on, one, kv_heads, view=kv_heads == 1) for one in (key, value))
+        kv_heads = on.heads
     if not on.eager:
-        out = flash(tape, query, key, value, on.heads, kv_heads, apart)
+        out = flash(tape, query, key, value, on.heads, kv_heads, apart, _bias(tape, on) if on.masked else None)
         return (op.clone(tape, out) if heads_first else out), None
     shared = kv_heads == 1 and on.heads > 1 and not heads_first
     late = shared and style == FALCON  # the product itself repeats them
@@ -87,6 +90,17 @@ def attend(
     if late:
         my.values = _repeat(tape, on, my.values, kv_heads, shared)
     return _gathered(tape, on, my.weights, my.values, copied), my.weights
+
+
+def _bias(tape: Tape, on: Execution) -> Tensor:
+    """The mask as numbers to add, which torch makes of it in each call (convert_boolean_attn_mask)."""
+    mask = Tensor(on.rows, on.seq_len, op.MASK, None)
+    turned = tape.like(mask)
+    tape.moves(STREAM, mask, turned)
+    bias = tape.make(on.rows, on.seq_len, on.item)
+    tape.moves(STREAM, turned, bias)
+    tape.dispatches(views=1)
+    return bias
 
 
 def joined(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:

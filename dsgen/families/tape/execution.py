@@ -45,6 +45,7 @@ class Execution(NamedTuple):
         embeddings: Copies of embedding and head are trained beside adapters.
         narrow: Adapters are in 16 bits whatever made the model: peft was told so, or DeepSpeed cast them.
         sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
+        masked: It gets a mask with the padding of sequences in it.
         clamps: What goes between the parts of a block is cut to the range of fp16 (T5).
         source_len: Tokens of the sequence whose encoding a decoder attends to.
         quantized: Linear layers of blocks hold 4-bit weights.
@@ -75,6 +76,7 @@ class Execution(NamedTuple):
     embeddings: bool = False
     narrow: bool = False
     sdpa: bool = False
+    masked: bool = False
     clamps: bool = False
     source_len: int = 0
     quantized: bool = False

@@ -161,16 +161,25 @@ def bmm(
     return tape.node(made, (one, other), saved, back)  # type: ignore[no-any-return]
 
 
-def flash(tape: Tape, query: Tensor, key: Tensor, value: Tensor, heads: int, kv_heads: int, apart: int = 2) -> Tensor:
+def flash(
+    tape: Tape,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    kv_heads: int,
+    apart: int = 2,
+    bias: Tensor | None = None,
+) -> Tensor:
     """FlashAttention 2, which torch's fused kernels of scaled_dot_product_attention equal in what they keep.
 
     Forward saves query, key, value, output and an fp32 log-sum-exp of every row; backward makes three gradients, an
     fp32 sum for every row, an fp32 gradient of the query, and for grouped queries expanded gradients of keys, values.
-    `apart` is how many views tell heads apart that no operator has counted.
+    `apart` is how many views tell heads apart that no operator has counted; a `bias` of the scores is saved too.
     """
     size = query.width // heads
     made = tape.like(query)
-    saved = tape.keep(query, key, value, made, tape.make(query.rows, heads, FP32))
+    saved = tape.keep(query, key, value, made, tape.make(query.rows, heads, FP32), bias)
     tape.attends(FORWARD_PASS, query, key, heads, kv_heads)
     tape.dispatches(views=4 + apart)  # tokens and heads change places, and heads become one row
 

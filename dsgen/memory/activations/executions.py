@@ -7,6 +7,7 @@ from dsgen.families.parameters import adapters, adapts_head
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.liger import ALL_NORMS
 from dsgen.memory.numbers import quantized
+from dsgen.shapes.attention_kinds import MASKED
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.constraints import ADAPTERS, Setup, refusals
@@ -68,7 +69,8 @@ def execution(
         single=single,
         drops=drops,
         embeddings=embeddings,
-        sdpa=attention == "sdpa",
+        sdpa=attention in ("sdpa", MASKED),
+        masked=attention == MASKED,
         clamps=family.encodes and precision == "fp16",
         quantized=quantized(model, method),
         direct=family.direct,
