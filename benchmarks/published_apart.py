@@ -29,6 +29,9 @@ _PLAIN_PROGRAMS = ("qwen", "ps25")
 # its own (intelligent-machine-learning/dlrover@a7315308, atorch/examples/llama2/fsdp_llama2.py). Of 16,384 tokens of a
 # Llama 7B that is 2 x 8.0 and 2.0 GiB beside the 11.3 of a step: all eight rows have 29.3 GiB beside their shards.
 _KEEPS_CACHES = "ator"
+# FSDP of a base that is loaded in fp32 and cast as it is gathered: a shard has 4 bytes a frozen weight, ZeRO-3's 2
+# (pacman100/DHS-LLM-Workshop, chat_assistant/sft/training/utils.py; bobcchen/peft-explore, src/finetuning.py).
+_WIDE_BASE = ("dgx", "bob")
 _MANY_LENGTHS = "swb"  # packed to no length: from 91 to 19,548 tokens
 
 
@@ -64,6 +67,9 @@ APART: Mapping[str, Callable[[Record], bool]] = {
         _prefix(r) in _PLAIN_PROGRAMS and _plain(r) and bool(r["config"].get("lora", {}).get("train_embeddings"))
     ),
     "FSDP under autocast, whose trained weights are fp32": lambda r: r["system"] == "fsdp" and _prefix(r) == "fms",
+    "FSDP whose frozen weights are fp32": lambda r: (
+        r["system"] == "fsdp" and _prefix(r) in _WIDE_BASE and "lora" in r["config"]
+    ),
     "another project's Phi, whose GELU is one operator": lambda r: (
         _prefix(r) in _LITGPT and type_of(r) == "phi" and _base(r) not in _FOUR_BITS
     ),

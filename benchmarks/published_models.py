@@ -58,6 +58,7 @@ _TYPES = {
     "qwq": "qwen2",
     "santacoder": "gpt_bigcode",
     "stablelm-base-alpha": "gpt_neox",
+    "starcoder": "gpt_bigcode",
     "t5-": "t5",
     "tinyllama": "llama",
     "yi": "llama",

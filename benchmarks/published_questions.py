@@ -121,14 +121,16 @@ _GROWING = (
 _BRINGS_ADAMW = ("sws",)
 # The same at every stage, of configs that have no optimizer (hiyouga/LLaMA-Factory, examples/deepspeed).
 _HAS_NO_OPTIMIZER = ("lf",)
+# Programs that hand torch's own AdamW to DeepSpeed, whose config keeps its overlap (verify_loss.py).
+_HANDS_ADAMW = ("dsv",)
 # Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
 _WHOLE_AT_FIRST = ("litr", "lith")
 # Sources whose records tell scales that are quantized themselves ("nf4 twice") from those that are not; other programs
 # nest them: fms-acceleration's plugin, bitsandbytes' own layers by default, as fsdp_qlora takes them, and Axolotl.
-_TELLS_NESTED = ("litr", "lith", "bnb4", "ob")
+_TELLS_NESTED = ("litr", "lith", "lithc", "bnb4", "ob", "bob", "pyc")
 # Programs that do not make fp32 of what is not in 4 bits: LitGPT, LLaMA-Factory, TRL since 0.27, Optimum Benchmark.
 # What fsdp_qlora's own loader, which quantizes layer by layer, holds meanwhile is not known.
-_UNPREPARED = ("litr", "lith", "lf", "trlnb", "ob")
+_UNPREPARED = ("litr", "lith", "lithc", "lf", "trlnb", "ob")
 
 
 def job_of(record: Record) -> Job:
@@ -159,7 +161,7 @@ def job_of(record: Record) -> Job:
         transformers=record.get("transformers", _TRANSFORMERS.get(source_of(record).prefix)),
         liger=config.get("liger", _LIGERS.get(source_of(record).prefix)),
         liger_kernels=True if "liger" in config else None,
-        foreach=True if _brings_adamw(record) else None,
+        foreach=True if _brings_adamw(record) or source_of(record).prefix in _HANDS_ADAMW else None,
         zero_init=config.get(
             "zero_init", not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST)
         ),
@@ -273,6 +275,8 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
     if _brings_adamw(record):
         del found["optimizer"]
         zero["overlap_comm"] = False
+    if source_of(record).prefix in _HANDS_ADAMW:
+        del found["optimizer"]
     precision = config["precision"].removeprefix("pure ")
     if precision != "fp32":
         found[precision] = {"enabled": True}

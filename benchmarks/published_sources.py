@@ -410,6 +410,39 @@ _SOURCES = (
     ),
     Source(title="DeepSpeed Llama, training speed", prefix="dsl", buffers="huggingface"),
     Source(title="AWS, FSDP test cases", prefix="awsd"),
+    Source(title="PaddleNLP, benchmark of torch", prefix="pdl", buffers="huggingface"),
+    Source(
+        title="Training benchmark on Oracle's Kubernetes",
+        prefix="oke",
+        reading=Reading.ALLOCATED,
+        why="`max_memory_allocated / 1e9`, reset before the steps",
+    ),
+    Source(title="xTuring", prefix="xtu", why="GB without a method", lora_dropout=_DROPOUT),
+    Source(
+        title="Verification of DeepSpeed's losses",
+        prefix="dsv",
+        reading=Reading.ALLOCATED,
+        why="`max_memory_allocated` of rank 0; nobody reset it",
+        whole=True,
+    ),
+    Source(title="OpenChat", prefix="och", own_loss=("none", False, 0)),  # unpadded_mistral.py: labels are shifted before
+    Source(title="Yi, issues", prefix="yif", efficient_linear=False),  # finetune/utils/ds_utils.py
+    Source(title="verl, issue 798", prefix="vrl"),
+    Source(title="LLaMA, issue 250", prefix="mll"),
+    Source(title="godot-dodo", prefix="god"),
+    Source(title="ALMA, issue 32", prefix="alm", buffers="huggingface"),
+    Source(title="Chinese-LLaMA-Alpaca and users", prefix="cla", buffers="huggingface", lora_dropout=_DROPOUT),
+    Source(title="Llama 2 as a Python coder", prefix="pyc", lora_dropout=0.1),
+    Source(title="NVIDIA, DGX Cloud benchmarking", prefix="dgx", lora_dropout=0.1),
+    Source(title="peft-explore", prefix="bob", lora_dropout=_DROPOUT),
+    Source(
+        title="LitGPT on Chameleon",
+        prefix="lithc",
+        reading=Reading.ALLOCATED,
+        why=_LITGPT,
+        lora_dropout=_DROPOUT,
+        own_loss=_LITGPTS_LOSS,
+    ),
 )
 SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}
 

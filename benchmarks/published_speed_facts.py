@@ -43,7 +43,7 @@ _ONE_THREAD = "dsdc"
 # Programs without DeepSpeed whose adapters have the type of the base: LoRA of their own (LitGPT, torchtune), or peft
 # before 0.12 of July 2024, which makes them fp32 (huggingface/peft#1706), without autocast (train.py of
 # AnswerDotAI/fsdp_qlora@05ed9f2, --precision bf16). Their memory is another matter: DeepSpeed keeps an fp32 copy.
-_OF_THE_BASE = ("fsdpq", "lith", "litr", "obl", "tune")
+_OF_THE_BASE = ("fsdpq", "lith", "lithc", "litr", "obl", "tune")
 # FSDP's mixed precision gathers every weight in param_dtype, adapters among them (torch/distributed/fsdp/api.py,
 # MixedPrecision), as Accelerate and ATorch ask for it. A model that is 16 bits from the beginning is trained without.
 _GATHERED_IN = ("bf16", "fp16")
