@@ -18,6 +18,7 @@ from dsgen.memory.older_releases import (
     flattens_in_ram,
     leaves_embeddings,
     makes_buckets_early,
+    moves_first,
     returns_wide,
 )
 from dsgen.memory.secondary import Secondary
@@ -168,6 +169,7 @@ class Asked(NamedTuple):
         lingers_on: It fetches ahead as if they were there behind a step too (there).
         early_buckets: Stages 1 and 2 make the buckets of gradients before backward begins (there).
         checks_wide: They look for infinities in fp32 copies of a gradient that goes to the CPU (there).
+        moves_first: They move a rank's part of the weights to the CPU without a copy on the GPU (there).
         returns: As in a step.
     """
 
@@ -185,6 +187,7 @@ class Asked(NamedTuple):
     lingers_on: bool = False
     early_buckets: bool = False
     checks_wide: bool = False
+    moves_first: bool = False
     returns: bool = False
 
 
@@ -202,7 +205,7 @@ def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
 @functools.lru_cache(maxsize=256)
 def _older(
     stage: int, optimizer: str, version: str, foreach: bool
-) -> tuple[bool, bool, bool, bool, bool, bool, bool, bool]:
+) -> tuple[bool, bool, bool, bool, bool, bool, bool, bool, bool]:
     """What hangs on the release, of `Asked`, from `returns_wide` on."""
     wide = stage in _SPLITS and optimizer == "cpu" and returns_wide(version)
     clones = stage == _GATHERS and optimizer == "none" and clones_first(version)
@@ -211,4 +214,5 @@ def _older(
     lingers_on = lingers and counts_what_a_step_releases(version)
     early = stage in _SPLITS and makes_buckets_early(version)
     checks = stage in _SPLITS and optimizer != "none" and checks_in_fp32(version)
-    return wide, foreach, clones, in_ram, lingers, lingers_on, early, checks
+    moves = stage in _SPLITS and optimizer != "none" and moves_first(version)
+    return wide, foreach, clones, in_ram, lingers, lingers_on, early, checks, moves

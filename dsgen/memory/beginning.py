@@ -42,7 +42,7 @@ def beginning(
             yield moment("load", ResidentStates(states.tables + states.making, 0, 0, 0))
         yield from _partitioned(job, layout, buffers, states, held, accumulates)
         return
-    if not states.on_gpu:  # this rank's part of a group is copied before it leaves for the CPU
+    if not (states.on_gpu or job.moves_first):  # this rank's part of a group is copied before it leaves for the CPU
         share = max(one.share for one in cut(states.tensors, states.ranks))
         yield moment("init", ResidentStates(held.weights, 0, 0, 0), temporaries=size * share)
     first = states.wide * states.own if states.on_gpu and states.master else 0

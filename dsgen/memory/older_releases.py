@@ -13,6 +13,7 @@ __all__ = [
     "flattens_in_ram",
     "leaves_embeddings",
     "makes_buckets_early",
+    "moves_first",
     "returns_wide",
     "shards_fp32",
     "shares_out_at_0",
@@ -23,7 +24,10 @@ __all__ = [
 _FLATTENS_ON_GPU = (0, 18, 7)
 # The first whose stages 1 and 2 send weights that the CPU has stepped back in 16 bits, through a buffer in RAM (there,
 # param_buffer_of_bit16_for_cpu_offload_groups); those before move a rank's fp32 ones to the GPU and cast them there.
+# The first that did so is 0.14.1: what was before it copies fp32 to 16 bits at once, which torch casts in RAM
+# (bit16_partitions[partition_id].data.copy_; the 0.14.0 and 0.14.1 of PyPI; torch's copy_kernel_cuda).
 _RETURNS_NARROW = (0, 17, 0)
+_RETURNS_WIDE = (0, 14, 1)
 # The first whose stages 1 and 2 make their buckets when the first gradient comes, and not before backward, whose loss
 # they then lie beside (there, backward_prologue; the 0.17.1 and 0.17.2 of PyPI).
 _BUCKETS_AT_GRADIENT = (0, 17, 2)
@@ -36,6 +40,9 @@ _WHOLE_AT_0 = (0, 17, 6)
 # The first whose stage 3 makes master weights by converting and then cloning; before, it clones and then converts
 # (runtime/zero/stage3.py, _create_fp32_partitions; the 0.18.2 and 0.18.3 of PyPI).
 _CONVERTS_FIRST = (0, 18, 3)
+# The first whose stages 1 and 2 copy a rank's part of the weights on the GPU before it leaves for the CPU; those before
+# move it and copy it there (runtime/zero/stage_1_and_2.py, weights_partition; the 0.18.2 and 0.18.3 of PyPI).
+_COPIES_FIRST = (0, 18, 3)
 # The first whose stage 3 releases, when backward is over, what has ids for its input, whose own backward no hook ends
 # (runtime/zero/partitioned_param_coordinator.py, release_backward_leftovers; the 0.19.2 and 0.19.3 of PyPI).
 _RELEASES_EMBEDDINGS = (0, 19, 3)
@@ -103,13 +110,22 @@ def makes_buckets_early(version: str) -> bool:
     return _of(version) < _BUCKETS_AT_GRADIENT
 
 
+def moves_first(version: str) -> bool:
+    """Whether stages 1 and 2 of a release move a rank's part of the weights to the CPU without a copy on the GPU.
+
+    Args:
+        version: As for `flattens_in_ram`.
+    """
+    return _of(version) < _COPIES_FIRST
+
+
 def returns_wide(version: str) -> bool:
     """Whether stages 1 and 2 of a release move the weights that the CPU has stepped to the GPU in fp32.
 
     Args:
         version: As for `flattens_in_ram`.
     """
-    return _of(version) < _RETURNS_NARROW
+    return _RETURNS_WIDE <= _of(version) < _RETURNS_NARROW
 
 
 def shards_fp32(version: str) -> bool:

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from dsgen.memory.older_releases import leaves_embeddings, makes_buckets_early
+from dsgen.memory import estimate
+from dsgen.memory.older_releases import leaves_embeddings, makes_buckets_early, moves_first, returns_wide
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RELEASES = ("0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9")
@@ -76,6 +78,42 @@ def test_a_release_tells(rows: list[Any]) -> None:
 def test_which_releases_do_what(release: str, buckets: bool, embeddings: bool) -> None:
     assert makes_buckets_early(release) == buckets
     assert leaves_embeddings(release) == embeddings
+
+
+@pytest.mark.parametrize(
+    ("release", "wide", "first"),
+    [
+        ("0.14.0", False, True),
+        ("0.14.1", True, True),
+        ("0.14", True, True),
+        ("0.16", True, True),
+        ("0.17", False, True),
+        ("0.18.2", False, True),
+        ("0.18.3", False, False),
+        ("0.19", False, False),
+    ],
+)
+def test_which_releases_send_weights_how(release: str, wide: bool, first: bool) -> None:
+    assert returns_wide(release) == wide
+    assert moves_first(release) == first
+
+
+# Bytes that the engines of these releases allocate on one GPU in init and in a step, where the optimizer is on the CPU.
+SIMULATED = {
+    "0.14.0": (7_213_504_768, 7_213_523_196),
+    "0.14.1": (7_213_504_768, 20_064_522_488),
+    "0.18.2": (7_213_504_768, 7_213_523_196),
+    "0.18.3": (12_850_999_552, 7_213_523_192),
+}
+
+
+@pytest.mark.parametrize("release", SIMULATED)
+def test_copies_on_the_gpu_beside_an_optimizer_on_the_cpu(module: Any, release: str) -> None:
+    """Those that a release makes of the weights: 16-bit ones in init, or fp32 ones behind a step."""
+    case = next(case for case in module.cases() if case.name == ON_THE_CPU)
+    job, strategy = attrs.evolve(case, gpus=1).strategy()
+    told = {one.phase: one.gpu_bytes for one in estimate(attrs.evolve(job, version=release), strategy).phases}
+    assert (told["init"], told["step"]) == pytest.approx(SIMULATED[release], rel=1e-5)
 
 
 def test_the_page_is_of_this_record(module: Any) -> None:
