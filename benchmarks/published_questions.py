@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from published_models import model_of, targets_of  # benchmarks/, beside this script
-from published_reasons import offload_of, stage_of
+from published_reasons import EIGHT_BIT_OPTIMIZERS, offload_of, stage_of
 from published_sources import GIB, source_of
 from stated_questions import stated_question
 
@@ -20,6 +20,7 @@ from dsgen.jobs.releases import by_release
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Hardware, Model
+from dsgen.strategies.buffers import EIGHT_BITS
 
 __all__ = ["PROFILES", "config_of", "hardware_of", "job_of", "question_of"]
 
@@ -109,7 +110,7 @@ _LIGERS = {"fms": "0.3.1", "sws": "0.5.10"}
 _TRANSFORMERS = {"swq": "4.51"}
 # Programs that ran DeepSpeed -> the release of the time when they published; the oldest that is known for those of the
 # year before it (0.14.0 is of March 2024).
-_RELEASES = {"sws": "0.16", "qwen": "0.14", "flagp": "0.14"}
+_RELEASES = {"sws": "0.16", "qwen": "0.14.0", "flagp": "0.14.0"}
 # Runs whose scripts set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (modelscope/ms-swift@3602360;
 # snowflakedb/ArcticTraining@b28638e, projects/sequence-parallelism/README.md).
 _GROWING = (
@@ -140,7 +141,7 @@ def job_of(record: Record) -> Job:
     base = _base(_TURING_PROFILE if where["gpu"] in _TURING else PROFILES[where["gpu"]], where["nodes"] > 1)
     lora = config.get("lora")
     model, loss = model_of(record), source_of(record).own_loss
-    said = {}
+    said: dict[str, Any] = {}
     if lora:
         method = "qlora" if config.get("quantization") else "lora"
         said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
@@ -149,6 +150,8 @@ def job_of(record: Record) -> Job:
         said["kbit_fp32"] = "never" if prefix in _UNPREPARED else "always"
         said["lora_dropout"] = source_of(record).lora_dropout
         said["lora_train_embeddings"] = lora.get("train_embeddings", False)
+    if config.get("optimizer") in EIGHT_BIT_OPTIMIZERS:
+        said["optimizer"] = EIGHT_BITS
     training = attrs.evolve(
         base.training,
         seq_len=record["model"]["seq_len"],
@@ -275,7 +278,7 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
     if _brings_adamw(record):
         del found["optimizer"]
         zero["overlap_comm"] = False
-    if source_of(record).prefix in _HANDS_ADAMW:
+    if source_of(record).prefix in _HANDS_ADAMW or config["optimizer"] in EIGHT_BIT_OPTIMIZERS:  # the program makes it
         del found["optimizer"]
     precision = config["precision"].removeprefix("pure ")
     if precision != "fp32":

@@ -8,12 +8,14 @@ from typing import Any
 from published_models import model_of, targets_of, type_of  # benchmarks/, beside this script
 from published_sources import measured_bytes, source_of
 
-__all__ = ["REASONS", "offload_of", "reason", "stage_of"]
+__all__ = ["EIGHT_BIT_OPTIMIZERS", "KNOWN_OPTIMIZERS", "REASONS", "offload_of", "reason", "stage_of"]
 
 Record = Mapping[str, Any]
 
 _OTHER_SYSTEMS = ("megatron", "nanotron", "colossalai")
-_PLAIN_OPTIMIZERS = ("Adam", "AdamW", "Muon")
+# bitsandbytes' AdamW, whose states are on the GPU while there is room, paged or not (dsgen.shapes.optimizer_names).
+EIGHT_BIT_OPTIMIZERS = ("8-bit AdamW", "paged 8-bit AdamW", "paged AdamW 8-bit")
+KNOWN_OPTIMIZERS = ("Adam", "AdamW", "Muon", "paged AdamW", *EIGHT_BIT_OPTIMIZERS)
 _GPTQ = "gptq-int4"  # groups of 128 take 4.16 bits a weight, NF4 with double quantization 4.13
 _NF4 = (_GPTQ, "nf4", "nf4 twice")
 _OFFLOADS = {
@@ -107,8 +109,8 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "DDP keeps a second copy of every gradient in its buckets": _copies_gradients,
     "16-bit autocast over fp32 weights": lambda r: r["config"]["precision"] == "fp16 autocast",
     "all weights and states in 16 bits, without an fp32 copy": _whole_in_16_bit,
-    "an optimizer that dsgen has no word for (8-bit, paged, inside backward)": (
-        lambda r: r["config"].get("optimizer") not in _PLAIN_OPTIMIZERS
+    "an optimizer that dsgen has no word for (inside backward, LoRA-FA)": (
+        lambda r: r["config"].get("optimizer") not in KNOWN_OPTIMIZERS
     ),
     "activations offloaded to the CPU": _has("activation_offload"),
     "what is offloaded, and where to, is not stated": lambda r: offload_of(r) is None,

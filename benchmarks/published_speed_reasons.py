@@ -7,7 +7,7 @@ from typing import Any
 
 from published_models import model_of, targets_of, type_of  # benchmarks/, beside this script
 from published_questions import PROFILES
-from published_reasons import stage_of
+from published_reasons import KNOWN_OPTIMIZERS, stage_of
 from published_sources import source_of
 
 __all__ = ["APART", "CARDS", "REASONS", "offload_of", "sized", "tokens_of", "why_apart", "why_left_out"]
@@ -16,7 +16,6 @@ Record = Mapping[str, Any]
 
 CARDS = {"V100": "V100-SXM-32GB", "A100": "A100-80GB"}  # whose memory alone is not stated
 _OTHER_SYSTEMS = ("megatron", "nanotron", "colossalai")
-_PLAIN_OPTIMIZERS = ("Adam", "AdamW", "Muon")
 _FOUR_BITS = ("gptq-int4", "nf4", "nf4 twice")
 _OFFLOADS = ("none", "optimizer", "optimizer and parameters")
 _WHOLE_STATES = "whole states of FSDP"
@@ -132,8 +131,8 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "what is offloaded, and where to, is not stated": lambda r: offload_of(r) not in (*_OFFLOADS, _WHOLE_STATES),
     "activations offloaded to the CPU": _has("activation_offload"),
     "layers spread over GPUs (device_map)": _has("device_map"),
-    "an optimizer that dsgen has no word for (8-bit, paged, inside backward)": (
-        lambda r: r["config"].get("optimizer", "AdamW") not in _PLAIN_OPTIMIZERS
+    "an optimizer that dsgen has no word for (inside backward, LoRA-FA)": (
+        lambda r: r["config"].get("optimizer", "AdamW") not in KNOWN_OPTIMIZERS
     ),
     "adapters that are no plain LoRA": lambda r: "other" in r["config"].get("lora", ()),
     "a base in 8 bits (GPTQ)": lambda r: r["config"].get("quantization", "nf4") not in _FOUR_BITS,
