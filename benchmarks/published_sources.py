@@ -417,7 +417,7 @@ _SOURCES = (
         reading=Reading.ALLOCATED,
         why="`max_memory_allocated / 1e9`, reset before the steps",
     ),
-    Source(title="xTuring", prefix="xtu", why="GB without a method", lora_dropout=_DROPOUT),
+    Source(title="xTuring", prefix="xtu", why="GB without a method", lora_dropout=0.1),
     Source(
         title="Verification of DeepSpeed's losses",
         prefix="dsv",
@@ -425,7 +425,7 @@ _SOURCES = (
         why="`max_memory_allocated` of rank 0; nobody reset it",
         whole=True,
     ),
-    Source(title="OpenChat", prefix="och", own_loss=("none", False, 0)),  # unpadded_mistral.py: labels are shifted before
+    Source(title="OpenChat", prefix="och", own_loss=("none", False, 0)),  # unpadded_mistral.py: shifted before
     Source(title="Yi, issues", prefix="yif", efficient_linear=False),  # finetune/utils/ds_utils.py
     Source(title="verl, issue 798", prefix="vrl"),
     Source(title="LLaMA, issue 250", prefix="mll"),

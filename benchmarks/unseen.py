@@ -31,8 +31,11 @@ HEAD = """# On runs that dsgen had not seen
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
 done, {again} of them in a second round, {third} in a third, {fourth} in a fourth, {fifth} in a fifth, {sixth} in a
 sixth, {seventh} in a seventh and {eighth} in an eighth, which were written down before dsgen was asked of any. Of the
-sixth two facts were looked up at their sources afterwards: that ten rows, whose files name it, ran FlashAttention 3, and
-that oi-12 ran FlashAttention. Of the seventh Liger was 0.1.1 first, a guess, which dsgen refuses; 0.4.1 stands for it.
+sixth two facts were looked up at their sources afterwards: that ten rows, whose files name it, ran FlashAttention 3,
+and that oi-12 ran FlashAttention. Of the seventh Liger was 0.1.1 first, a guess, which dsgen refuses; 0.4.1 stands for
+it. Of the eighth three were: that the program of the two cla-6a10 stops with checkpointing, the dropout of xtu, and
+that a DeepSpeed older than dsgen knows stands as 0.14.0, as four rows of earlier rounds do since, and not as the line,
+whose newest does more.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
 fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
 memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken

@@ -38,7 +38,7 @@ def test_every_run_is_compared_or_left_out_with_a_reason(unseen: Any) -> None:
     compared = {case.name for case in (*memory, *speed)}
     left = {case.name for case in unseen.compared() if case.reason or case.apart}
     assert compared | left == {run["id"] for run in RUNS}
-    assert len(speed) == sum("tokens_per_second_per_gpu" in run["measured"] for run in RUNS) == 194
+    assert len(speed) == sum("tokens_per_second_per_gpu" in run["measured"] for run in RUNS) == 218
 
 
 def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
@@ -47,7 +47,7 @@ def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
 
 
 def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
-    """Ten that died are said to fit, and three that ran are said not to.
+    """Eleven that died are said to fit, and three that ran are said not to.
 
     lf-5070 and lf-3914: no source says when they died, or what was held. lit-397's program had put the whole model onto
     every GPU in fp32; of bnb4-13b-1024-gc the adapters are guessed, and its base has no double quantization, for which
@@ -58,7 +58,8 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
     4096 wide run with what dsgen says to 2 %, and says of 5120 no more than that it did not fit. ob-4090-q-8 has a
     folder without results, behind three batches that ran in one sweep, and a bitsandbytes before 0.43.2, which kept the
     input of every layer in 4 bits; of fc-850-512 neither the batch nor the type of the weights is known. dofd-32 and
-    its like took 1.76 GB a sequence and 2.0 besides, less than their states alone: their steps had no optimizer.
+    its like took 1.76 GB a sequence and 2.0 besides, less than their states alone: their steps had no optimizer. Of
+    vrl-14b no length is known, and its program's default was asked.
     """
     cases = unseen.memory_cases()
     assert {case.name for case in cases if case.right is False and not case.fits} == {
@@ -72,6 +73,7 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
         "lsaie-z3-4-5120",
         "ob-4090-q-8",
         "fc-850-512",
+        "vrl-14b",
     }
     assert {case.name for case in cases if case.right is False and case.fits} == {
         "dofd-32",
@@ -82,7 +84,7 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
 
 @pytest.mark.parametrize(
     ("again", "bound", "within"),
-    [(1, 0.056, 43), (2, 0.053, 17), (4, 0.202, 17), (5, 0.32, 12), (6, 0.25, 17), (7, 0.40, 12)],
+    [(1, 0.056, 43), (2, 0.053, 17), (4, 0.202, 17), (5, 0.32, 12), (6, 0.25, 17), (7, 0.40, 12), (8, 0.24, 14)],
 )
 def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, within: int) -> None:
     """Of each round with speeds; a third of the fourth's are of other kernels, or of whole runs with their stops.
@@ -92,7 +94,8 @@ def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, 
     their borders, and eight a machine whose GPUs have less power and whose host is slower. Of the seventh's 29 that are
     out nine are of four A100 of a form that is not stated, which are within 16 % if they are PCIe's, four may have
     a base in fp32, five are GPT-2 whose steps are not described, eight are whole runs with their start, and three have
-    TF32 or kernels of their own.
+    TF32 or kernels of their own. Of the eighth's ten six are whole runs with evaluations and saves in them, two cross
+    a network of four nodes over TCP, one steps on the cores of a quarter of a host, and one guesses its mean length.
     """
     cases = [case for case in unseen.speeds() if case.name in unseen.gathered_in(again)]
     assert statistics.median(abs(case.error) for case in cases) <= bound
