@@ -17,8 +17,10 @@ from dsgen.documents.editor import apply_to_config
 from dsgen.linting import launch_files
 from dsgen.shapes.findings import Edit, Finding, Fix, Move, Remove, Severity
 
-__all__ = ["MAX_ROUNDS", "FixResult", "Linter", "Reader", "Tally", "apply_to_config", "diff", "fix", "is_fixable"]
+__all__ = ["MARK", "MAX_ROUNDS", "FixResult", "Linter", "Reader", "Tally", "apply_to_config", "diff", "fix",
+           "is_fixable"]  # fmt: skip
 
+MARK = "byte-order-mark"  # the rule whose fix leaves the text of a document as it is
 MAX_ROUNDS = 10  # one fix can make way for the next (renamed, then moved); no chain of the rules is near this long
 
 Linter = Callable[[Document], tuple[Finding, ...]]
@@ -37,6 +39,7 @@ _MEANT_EMPTY = (
     "scheduler.params",
     "activation_checkpointing",
 )
+_OF_TEXT = "DSG0"  # codes of rules about how a file is written
 _Place = tuple[str, str]  # a finding's code and path
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _SPELLED = re.compile(r'[\x00-\x1f\x7f"\\]')  # letters of a file's name that a diff cannot hold as they are
@@ -101,13 +104,14 @@ def fix(
         read: Makes a document of a new text and the document's name.
         only: Which findings to mend; all without it.
     """
-    work = _Work(lint=lint, read=read, seen={document.text})
     at_first = lint(document)
+    marked = any(finding.rule == MARK for finding in at_first)  # without its mark it has the same text
+    work = _Work(lint=lint, read=read, seen=set() if marked else {document.text})
     asked = [finding for finding in at_first if only is None or only(finding)]
     state = _Mending(document, at_first, (), tuple((_place(finding), finding) for finding in asked), 0)
     for _ in range(MAX_ROUNDS):
         before = state
-        for rule in dict.fromkeys(finding.rule for finding in state.findings):
+        for rule in _rules(state.findings):
             wanted = [
                 finding
                 for finding in state.findings
@@ -169,6 +173,12 @@ class _Work:
     lint: Linter
     read: Reader
     seen: set[str]
+
+
+def _rules(findings: Sequence[Finding]) -> Iterable[str]:
+    """The rules of findings, in their order, but those about the text first: an entry that another fix puts behind a
+    text without quotes has no comma before it, with which that text would go on."""
+    return dict.fromkeys(one.rule for one in sorted(findings, key=lambda one: not one.code.startswith(_OF_TEXT)))
 
 
 def _apart(findings: Iterable[Finding]) -> list[Finding]:

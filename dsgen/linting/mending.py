@@ -54,16 +54,22 @@ class Mended:
         """The findings that are left."""
         return self.after.findings
 
+    @property
+    def _unmarked(self) -> bool:
+        """Whether its byte order mark was a finding, and is gone with any fix: no document's text has it."""
+        return bool(self.applied) and any(finding.rule == fixes.MARK for finding in self.before.findings)
+
     def diff(self) -> str:
         """The change as a unified diff; "" where there is none."""
         name, mark = self.before.document.name, ""
-        if self.text != self.before.document.text and not self.before.piped:
+        if (self._unmarked or self.text != self.before.document.text) and not self.before.piped:
             with contextlib.suppress(OSError), Path(name).open("rb") as there:
                 mark = _mark(there)
-        return fixes.diff(f"{mark}{self.before.document.text}", f"{mark}{self.text}", name)
+        left = "" if self._unmarked else mark
+        return fixes.diff(f"{mark}{self.before.document.text}", f"{left}{self.text}", name)
 
     def write(self) -> None:
-        """Replace the text of the file, whole or not at all; a byte order mark stays.
+        """Replace the text of the file, whole or not at all; a byte order mark stays where its program skips it.
 
         Raises:
             DsgenError: It cannot be written, is write-protected, is gone, or no file holds the config.
@@ -73,7 +79,7 @@ class Mended:
             raise mistake("no file holds this config", todo="Take .config, the mended dict.", code="unwritable")
         try:
             with Path(path).open("r+b") as file:  # a protected file could be replaced; it is not
-                mark = _mark(file)
+                mark = "" if self._unmarked else _mark(file)
         except OSError as error:
             what = f"its fixes cannot be written ({error.strerror or error})"
             raise mistake(what, where=path, code="unwritable") from None

@@ -44,6 +44,41 @@ def test_fix_keeps_mark_line_ends_mode_and_link(run: Run) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["link.json", "real.json"]
 
 
+def test_fix_takes_away_a_mark_at_which_the_program_stops(run: Run) -> None:
+    file = put("ds.json", '\ufeff{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}\r\n')
+
+    code, out, err = run("lint", "ds.json", "--diff")
+    shown, kept = f"{out}{err}", file.read_bytes()
+    fixed = run("lint", "ds.json", "--fix")
+
+    assert code == 1
+    assert "-\ufeff{" in shown and "+{" in shown
+    assert kept.startswith(b"\xef\xbb\xbf")
+    assert "fixed 1 finding, none left" in fixed[1]
+    assert file.read_bytes() == kept.removeprefix(b"\xef\xbb\xbf")
+    assert run("lint", "ds.json")[0] == 0
+
+
+def test_fix_behind_a_text_without_quotes_leaves_json(run: Run) -> None:
+    config = """{
+  "train_batch_size": "auto",
+  "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+  "zero_optimization": {
+    "stage": 2,
+    "cpu_offload": true,
+    "overlap_comm": True
+  }
+}
+"""
+    file = put("ds.json", config)
+
+    run("lint", "ds.json", "--fix", "--target", "hf-trainer")
+
+    section = json.loads(file.read_text())["zero_optimization"]
+    assert section == {"stage": 2, "overlap_comm": True, "offload_optimizer": {"device": "cpu"}}
+    assert run("lint", "ds.json", "--target", "hf-trainer")[0] == 0
+
+
 def test_fix_of_a_good_file_does_not_touch_it(run: Run) -> None:
     file = put("ds.json", GOOD)
     os.utime(file, (0, 0))

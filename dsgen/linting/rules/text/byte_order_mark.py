@@ -9,9 +9,11 @@ import attrs
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.texts import noted
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.findings import Fault, Severity
+from dsgen.shapes.findings import Erase, Fault, Fix, Severity
 
 __all__ = ["RULE", "check"]
+
+_FIX = Fix("take the mark away", (Erase(0, 0),))  # a document's text is without it: nothing else goes
 
 
 def check(subject: Subject) -> Iterator[Fault]:
@@ -19,7 +21,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     for fault in noted(subject, "byte-order-mark"):
         if subject.target.strict_json:
             message = f"{fault.message}; {subject.target.title} reads it with Python's json, which refuses it"
-            yield attrs.evolve(fault, message=message)
+            yield attrs.evolve(fault, message=message, fix=_FIX)
 
 
 RULE = Rule(
