@@ -14,7 +14,6 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsgen.asking import training_programs as programs
-from dsgen.linting.python_programs import CONFIG_OF_TRL
 
 __all__ = ["STEPS", "defaults", "said_of", "schedule"]
 
@@ -35,7 +34,6 @@ _OF_SWIFT = {**_OF_THE_TRAINER, "weight_decay": 0.1, "adam_beta2": 0.95}
 _SWIFTS_RATES = {True: 1e-5, False: 1e-4}  # of all weights, and of adapters
 _RATES_OF_TRL, _OTHER_RATE_OF_TRL = {"SFT": 2e-5, "Reward": 1e-4}, 1e-6  # the other one: of DPO, GRPO, KTO, RLOO
 # Arguments that those have and an SFTConfig does not, where a file does not say whose it is.
-_PREFERENCES = ("beta", "num_generations", "max_prompt_length", "max_completion_length")
 
 _KINDS = ("lr_scheduler_type", "lr_scheduler")  # transformers' and LLaMA-Factory's, Axolotl's
 _KIND_OF = {programs.AXOLOTL: "cosine", programs.SWIFT: "cosine"}
@@ -69,8 +67,7 @@ def defaults(values: Mapping[str, Any], computed: Container[str] = ()) -> Iterat
 
 
 def _rate_of_trl(values: Mapping[str, Any]) -> float:
-    trained = values.get(CONFIG_OF_TRL) or ("DPO" if any(name in values for name in _PREFERENCES) else "SFT")
-    return _RATES_OF_TRL.get(trained, _OTHER_RATE_OF_TRL)
+    return _RATES_OF_TRL.get(programs.trainer_of_trl(values), _OTHER_RATE_OF_TRL)
 
 
 def schedule(

@@ -9,6 +9,7 @@ import attrs
 
 from dsgen.asking import training_programs as programs
 from dsgen.asking.told_adapters import FOLLOWED, TARGETS, adapters
+from dsgen.asking.told_kernels import attention, liger, loss_of_trl
 from dsgen.asking.told_schedules import STEPS, defaults, said_of, schedule
 from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, said_of_loading, values_of
 from dsgen.asking.uncounted_arguments import uncounted
@@ -39,18 +40,6 @@ _LENGTHS = ("max_seq_length", "max_length", "cutoff_len", "sequence_len", "model
 # The optimizer that the program makes where the config has none: TrainingArguments, Axolotl.
 _OPTIMIZERS = ("optim", "optimizer")
 _DEFAULT_OPTIMIZER = "AdamW"  # a plan's own
-# Switches of all that Liger has for a model, its chunked loss among it: the Trainer's, TRL's, LLaMA-Factory's; what of
-# it a liger_kernel_config may switch off; Axolotl's switches of each, and of another loss that never holds all logits.
-_LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel")
-_LIGER_LOSS, _LIGER_KERNELS = "fused_linear_cross_entropy", ("rope", "rms_norm", "swiglu", "geglu")
-_LIGER_ONE_BY_ONE = ("liger_rope", "liger_rms_norm", "liger_glu_activation")
-_CHUNKED = ("liger_fused_linear_cross_entropy", "cut_cross_entropy")
-_CHUNKED_LOSS = "chunked_nll"  # TRL's loss_type, its default in the newest alone
-# Which kernel of attention is asked for: transformers and TRL, ms-swift, LLaMA-Factory; and Axolotl's switches.
-_ATTENTIONS = ("attn_implementation", "attn_impl", "flash_attn")
-_KERNELS = {"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attn": "flash", "fa2": "flash",
-            "sdpa": "sdpa", "eager": "eager", "disabled": "eager"}  # fmt: skip
-_SWITCHED = {"flash_attention": "flash", "sdp_attention": "sdpa", "eager_attention": "eager"}
 # Arguments that move what is kept for backward in other ways than TRL's, and their values: Axolotl's, Unsloth's own.
 _OFFLOADS = {
     "activation_offloading": ("true", "True", "legacy", "disk", "hidden_states"),
@@ -117,6 +106,11 @@ class TrainingArguments(Value):
         not, or loads a base in 4 bits, which no zero.Init makes.
         """
         return said_of_loading(self.loads) if self.fields.get("method") != "qlora" else None
+
+    @property
+    def loss_of_trl(self) -> str | None:
+        """That a newer TRL makes its loss in chunks, where all logits are counted; None where that is no matter."""
+        return loss_of_trl(self.values, self.file)
 
     @property
     def loads(self) -> tuple[ModelLoad, ...]:
@@ -291,6 +285,13 @@ def _told(values: Mapping[str, Any], path: str, model: str | None = None) -> Tra
             todo="Write false to one: bf16 is for GPUs since Ampere, fp16 for older ones.",
             code="contradiction",
         )
+    for name in (*_COUNTS, *_LENGTHS):
+        if _is_no_number(values.get(name)):
+            raise mistake(
+                f"{name} is {show(values[name])}",
+                must="it must be a whole number, in digits alone and without quotes",
+                where=path,
+            )
     fields = dict(_fields(programs.with_defaults(values, computed), model or _model(values), computed))
     if not fields:
         raise mistake(
@@ -354,12 +355,10 @@ def _fields(values: Mapping[str, Any], model: str | None, computed: Container[st
     optimizer = meant(_optimizer(values))
     if optimizer not in (None, _DEFAULT_OPTIMIZER):
         yield "optimizer", optimizer
-    yield from _liger(values)
-    asked = [kernel for name, kernel in _SWITCHED.items() if values.get(name) is True]
-    asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
-    if asked:
-        yield "attention", asked[0]
-    yield from ((name, True) for name in programs.shares_rows(values) if asked[:1] in ([], ["flash"]))
+    yield from liger(values)
+    if (asked := attention(values)) is not None:
+        yield "attention", asked
+    yield from ((name, True) for name in programs.shares_rows(values) if asked in (None, "flash"))
     yield from adapters(values, model, computed)
     if how := programs.loading(values):
         yield "loading", how
@@ -368,16 +367,6 @@ def _fields(values: Mapping[str, Any], model: str | None, computed: Container[st
         length = sum(values[name] for name in _ANSWERS)
     if length is not None:
         yield "seq_len", length
-
-
-def _liger(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """A loss without all logits, and Liger's other kernels: a program that switches Liger on takes all of them."""
-    every = any(values.get(name) is True for name in _LIGER)
-    chunked = any(values.get(name) is True for name in _CHUNKED) or values.get("loss_type") == _CHUNKED_LOSS
-    if chunked or (every and values.get(_LIGER_LOSS) is not False):
-        yield "chunked_loss", True
-    if every or all(values.get(name) is True for name in _LIGER_ONE_BY_ONE):
-        yield "liger_kernels", not any(values.get(name) is False for name in _LIGER_KERNELS)
 
 
 def _optimizer(values: Mapping[str, Any]) -> str | None:
@@ -392,6 +381,11 @@ def _model(values: Mapping[str, Any]) -> str | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_no_number(value: Any) -> bool:
+    """Whether it is a text that begins as a number does, and is none: what a shell or a template fills in is left."""
+    return isinstance(value, str) and value[:1].isdigit()
 
 
 def _is_count(value: Any) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsgen import catalog
-from dsgen.linting.python_programs import OF_PEFT
+from dsgen.linting.python_programs import CONFIG_OF_TRL, OF_PEFT
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
 __all__ = ["AXOLOTL", "LLAMA_FACTORY", "SWIFT", "TRL", "evaluates", "framework_of", "is_a_trainer", "kbit_fp32",
            "left_out", "loading", "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows", "targets",
-           "targets_of", "trained_whole", "trains_embeddings", "with_defaults"]  # fmt: skip
+           "targets_of", "trained_whole", "trainer_of_trl", "trains_embeddings", "with_defaults"]  # fmt: skip
 
 AXOLOTL, LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -88,6 +88,7 @@ _OF_A_TRAINER = {**_BATCH, "checkpointing": "none"}
 # embeddings and output heads among them.
 _WHOLE = ("lora_modules_to_save", "modules_to_save", "additional_target")
 _EMBEDDINGS, _HEADS = ("embed_tokens", "wte", "embed_in", "word_embeddings"), ("lm_head", "embed_out")
+_PREFERENCES = ("beta", "num_generations", "max_prompt_length", "max_completion_length")  # of TRL's other trainers
 _DTYPES = ("dtype", "torch_dtype")  # of the weights that TRL loads: fp32 where nobody says another
 
 
@@ -105,6 +106,12 @@ def framework_of(values: Mapping[str, Any]) -> str | None:
     """The program whose arguments they are, as `--target` has it: of TRL's, and of one's own, the Trainer."""
     program = program_of(values)
     return program if program in (AXOLOTL, LLAMA_FACTORY, SWIFT) else "hf-trainer" if is_a_trainer(values) else None
+
+
+def trainer_of_trl(values: Mapping[str, Any]) -> str:
+    """Which of TRL's trainers has such arguments, as its config's name begins: SFT, DPO ..."""
+    trained = values.get(CONFIG_OF_TRL) or ("DPO" if any(name in values for name in _PREFERENCES) else "SFT")
+    return str(trained)
 
 
 def with_defaults(values: Mapping[str, Any], computed: Container[str] = ()) -> dict[str, Any]:

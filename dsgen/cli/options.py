@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -35,6 +35,7 @@ __all__ = [
     "target_option",
 ]
 
+_WHOLE = 3  # the stage at which zero.Init makes a model
 _NO_PROGRAM = "deepspeed"  # the target of a program of one's own, of which nothing is known
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,7 +96,7 @@ _FIELD_HELP = {
     "lora_train_embeddings": "Train embedding and output head beside the adapters (default: they are frozen).",
     "optimizer": "Optimizer (default: AdamW).",
     "attention": "Attention kernel (default: flash).",
-    "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",
+    "chunked_loss": "The loss never holds all logits, as Liger's (default: it holds them).",
     "expandable_segments": "torch's allocator grows its segments (default: yes, as dsgen launch sets it; beside a "
     "config no).",
     "launcher": "CPU threads of a rank: torchrun and accelerate set OMP_NUM_THREADS=1, deepspeed leaves all to all, "
@@ -187,18 +188,29 @@ def scenario_from(file: str | None, options: dict[str, Any], running: bool = Fal
     if arguments is None:
         return merge(read(file), said) if file else said
     (model, *_), ended = said.profiles["model"] or (None,), bool({"total_steps", "total_tokens"} & {*fields})
-    wanted = _wanted_by(arguments, model, running, ended)
+    wanted = _wanted_by(arguments, model, running, ended, {name: one.value for name, one in fields.items()})
     return merge(merge(wanted, read(file)) if file else wanted, said)
 
 
-def _wanted_by(path: str, model: str | None, running: bool, ended: bool) -> Scenario:
-    """What a training program's arguments want; what of it is not counted, and a config that runs already, is said."""
+def _wanted_by(path: str, model: str | None, running: bool, ended: bool, asked: Mapping[str, Any]) -> Scenario:
+    """What a training program's arguments want; what of it is not counted, and a config that runs already, is said.
+
+    Args:
+        path: Their file.
+        model: The base, where options name it.
+        running: As it runs.
+        ended: Options say how long it lasts.
+        asked: What options say of the run, by the fields of a scenario.
+    """
     from dsgen.asking.told_values import said_of_device_map
     from dsgen.asking.training_arguments import read_arguments
     from dsgen.linting.sources import named_by
 
     told = read_arguments(path, model)
-    notes = [*told.uncounted, *filter(None, (told.loads_first, said_of_device_map(told.loads)))]
+    made = told.loss_of_trl if "chunked_loss" not in asked else None
+    split = asked.get("zero_stage", _WHOLE) == _WHOLE
+    at_stage_3 = (told.loads_first, said_of_device_map(told.loads)) if split else ()
+    notes = [*told.uncounted, *filter(None, (made, *at_stage_3))]
     config = told.values.get("deepspeed")
     if path.endswith(".py") and isinstance(config, str):
         notes.append(_not_looked_at(path, config, f"--config {config} --args {path}", "takes both"))

@@ -242,3 +242,53 @@ def test_needs_shows_the_code_of_the_program_whose_arguments_they_are(
 
     assert f"dsgen render --target {target} -o ds_config.json" in shown
     assert "dsgen render --target deepspeed -o ds_config.json" in other
+
+
+def test_a_loss_that_a_newer_trl_makes_in_chunks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = (
+        "from trl import SFTConfig, SFTTrainer\n"
+        "args = SFTConfig(per_device_train_batch_size=1, max_length=2048, gradient_checkpointing=True{})\n"
+        'trainer = SFTTrainer(model="Qwen/Qwen3-0.6B", args=args)\n'
+    )
+
+    def told(more: str, *options: str) -> str:
+        Path("sft.py").write_text(program.format(more), encoding="utf-8")
+        return " ".join(run("memory", "--args", "sft.py", *CARD, *options).err.split())
+
+    assert "as SFTTrainer makes it before TRL 1.7; from there on it goes in chunks, which --chunked-loss" in told("")
+    assert "before TRL 1.15" in told(', loss_type="nll"')
+    assert "before TRL" not in told("", "--chunked-loss")
+    assert "before TRL" not in told("", "--no-chunked-loss")
+    assert "before TRL" not in told(", use_liger_kernel=True")
+    kernels = ', use_liger_kernel=True, liger_kernel_config={"fused_linear_cross_entropy": False}'
+    assert "before TRL 1.15" in told(kernels)
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 2}}', encoding="utf-8")
+    Path("sft.py").write_text(program.format(""), encoding="utf-8")
+    beside = ("memory", "--config", "ds.json", "--args", "sft.py", *CARD)
+    assert "before TRL 1.7" in " ".join(run(*beside).out.split())
+    assert "before TRL 1.7" not in " ".join(run(*beside, "--no-chunked-loss").out.split())
+    Path("sft.py").write_text(program.format("").replace("SFT", "DPO"), encoding="utf-8")
+    assert "TRL 1.7" not in run("memory", "--args", "sft.py", *CARD).err
+
+
+def test_what_stage_3_alone_does_is_not_told_of_another_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = TRAINER.splitlines(keepends=True)
+    Path("train.py").write_text("".join([lines[0], lines[3], lines[2]]), encoding="utf-8")
+
+    assert "no zero.Init" in run("memory", "--args", "train.py", *CARD, "--zero-stage", "3").err
+    assert "no zero.Init" in run("plan", "--args", "train.py", *CARD).err
+    assert "no zero.Init" not in run("memory", "--args", "train.py", *CARD, "--zero-stage", "2").err
+
+
+@pytest.mark.parametrize("name", ["cutoff_len", "per_device_train_batch_size", "gradient_accumulation_steps"])
+@pytest.mark.parametrize("value", ["8k", '"8"'])
+def test_a_count_that_is_no_number_is_refused(sft: Path, name: str, value: str) -> None:
+    lines = [f"{name}: {value}" if line.startswith(f"{name}:") else line for line in QLORA.splitlines()]
+    sft.write_text("\n".join(lines), encoding="utf-8")
+
+    done = run("plan", "--args", "sft.yaml", *CARD)
+
+    assert done.code == 2
+    assert f"{name} is {value}; it must be a whole number, in digits alone" in " ".join(done.err.split())

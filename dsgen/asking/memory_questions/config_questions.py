@@ -178,6 +178,7 @@ def ask_config(job: Job, source: Source) -> Question:
         *job.warnings,
         *(uncounted_liger_kernels(asked.model, training) if "liger_kernels" in wishes else ()),
         *(told.uncounted if told is not None else ()),
+        *([told.loss_of_trl] if told and told.loss_of_trl and not _above(job, "training.chunked_loss") else ()),
         *([made] if made else ()),
         *_by_program(program, training),
         *_idle(job, subject),
