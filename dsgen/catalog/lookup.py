@@ -23,15 +23,7 @@ __all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile", "we
 _HUB = "https://huggingface.co/"
 PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
 
-_MAKERS = (
-    "",
-    "nvidia",
-    "geforce",
-    "tesla",
-    "amd",
-    "instinct",
-    "generation",
-)  # words of a card's name that tell nothing
+_MAKERS = ("", "nvidia", "geforce", "tesla", "amd", "instinct", "generation")  # words of a card that tell nothing
 _COUNTED = re.compile(  # 8xH100, and H100x8; the x of RTX 4080 counts nothing
     r"(\d+)\s*[x*]\s*(\S.*)|(\S.*?)\s*(?<!t)[x*]\s*(\d+)", re.IGNORECASE
 )
@@ -49,6 +41,7 @@ _FOUR_BITS = re.compile(r"(?:-unsloth)?-bnb-4bit$")
 
 _CACHED = "models--"  # before organisation--model in the cache of the hub
 
+_GIVEN = {"hardware": "--hw"}  # the option that takes a profile, where it is not called as its kind
 _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need four
 
 
@@ -150,12 +143,13 @@ def override_layer(file: str) -> Layer:
         raise mistake("-f names no file", must="it must name a YAML file", code="missing")
     overrides: list[Override] = []
     for entry in entries(read_text(Path(file)), file):
-        if entry.path == "hw" or (entry.path in KINDS and isinstance(entry.value, str)):
+        kind = entry.value if entry.path == "kind" and isinstance(entry.value, str) and entry.value in KINDS else None
+        if kind or entry.path == "hw" or (entry.path in KINDS and isinstance(entry.value, str)):
             raise mistake(
                 f"{entry.path} is {show(entry.value)}",
-                must="a file of overrides has sections; this one is a scenario",
+                must=f"a file of overrides has sections; this one is a {'profile' if kind else 'scenario'}",
                 where=f"{file}:{entry.line}",
-                todo=f"Give it without -f: dsgen plan {file}.",
+                todo=f"Give it without -f: {_GIVEN.get(kind, f'--{kind}') if kind else 'dsgen plan'} {file}.",
             )
         overrides.append(Override(entry.path, entry.value, Origin(file, entry.line), Rank.SITE, entry.comment))
     return Layer(file, Rank.SITE, tuple(overrides))

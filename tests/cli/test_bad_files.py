@@ -91,6 +91,14 @@ def test_a_broken_file(tmp_path: Path, target: str, content: bytes, message: str
             "{file}:1: training is lora; a file of overrides has sections; this one is a scenario\n"
             "  Give it without -f: dsgen plan {file}.\n",
         ),
+        *(
+            (
+                f"name: ours\nkind: {kind}\n",
+                f"{{file}}:2: kind is {kind}; a file of overrides has sections; this one is a profile\n"
+                f"  Give it without -f: {option} {{file}}.\n",
+            )
+            for kind, option in (("training", "--training"), ("hardware", "--hw"))
+        ),
         (
             "train_batch_size: 65\n",
             "deepspeed.train_batch_size = 65 ({file}:1) cannot be had\n"
