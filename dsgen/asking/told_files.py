@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,16 +16,20 @@ __all__ = ["filled", "filling", "left_behind"]
 
 # How long a run lasts, and its schedule where that is left to the program; no plan depends on it.
 _EPOCHS = ("num_train_epochs", "num_epochs")
+_WHERE = ("output_dir", "logging_steps")  # where a run writes, and how often it tells of itself
+_EVALUATES = re.compile(r"^((?:per_device_)?eval_batch_size: )(\d+)", re.MULTILINE)
 _WRITTEN_ANYHOW = ("deepspeed", "output_dir", "do_train", "overwrite_output_dir")
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 _SCHEDULE = ("lr_scheduler_type", "lr_scheduler", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio")
 
 
 def filling(told: TrainingArguments, text: str) -> str:
-    """A file for a program with what a training file says where only a person knows, and of what no plan depends on: of
-    the same program also how long the run lasts, and the schedule where the text has none."""
+    """A file for a program with what a training file says where only a person knows, and of what no plan depends on,
+    the batch of an evaluation where that is smaller among it: of the same program also how long the run lasts, and the
+    schedule where the text has none."""
     own = "".join(f"{name}: {yaml_value(told.model)}\n" for name in MODELS if told.model is not None)
-    text = keep_filled(f"{own}{yaml_of(told.file, told.values)}", text, OF_NO_PLAN)
+    text = keep_filled(f"{own}{yaml_of(told.file, told.values)}", text, (*OF_NO_PLAN, *_WHERE))
+    text = _EVALUATES.sub(lambda line: f"{line[1]}{min(told.evaluated or int(line[2]), int(line[2]))}", text)
     keys = {line.partition(":")[0]: None for line in text.splitlines()}
     if programs.program_of(keys) is None or programs.program_of(keys) != programs.program_of(told.values):
         return text

@@ -12,7 +12,7 @@ from dsgen.asking.told_adapters import FOLLOWED, TARGETS, adapters
 from dsgen.asking.told_kernels import attention, liger, loss_of_trl
 from dsgen.asking.told_schedules import STEPS, defaults, said_of, schedule
 from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, said_of_loading, values_of
-from dsgen.asking.uncounted_arguments import uncounted
+from dsgen.asking.uncounted_arguments import said_of_paging, uncounted
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
 from dsgen.jobs.scenarios import Scenario, ScenarioValue
@@ -138,6 +138,11 @@ class TrainingArguments(Value):
         """The optimizer that the program makes where the config has none, if it is one that no plan knows."""
         named = _optimizer(self.values)
         return named if named is not None and meant(named) is None else None
+
+    @property
+    def paged(self) -> str | None:
+        """What is to be known of an optimizer whose states leave for RAM by themselves; None of any other."""
+        return said_of_paging(_optimizer(self.values), self.file)
 
     @property
     def uncounted(self) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from dsgen.asking.training_programs import shares_rows, trained_whole
 from dsgen.linting.python_programs import CONFIG_OF_TRL
+from dsgen.shapes.optimizer_names import is_paged, meant
 
-__all__ = ["uncounted"]
+__all__ = ["said_of_paging", "uncounted"]
 
 # What says how a model is aligned: Axolotl, ms-swift, LLaMA-Factory, a program's class of TRL's arguments; and the
 # arguments of TRL's trainers that do.
@@ -71,6 +72,22 @@ def uncounted(values: Mapping[str, Any], file: str, fields: Mapping[str, Any]) -
     ways += ["--gpu-memory-used SIZE the reference (at stage 3 its share)"] * reference
     verb = "is" if len(held) == 1 else "are"
     yield f"{file} is of {kind.upper()}: {' and '.join(held)} {verb} not counted; {', '.join(ways)}"
+
+
+def said_of_paging(optimizer: str | None, file: str) -> str | None:
+    """What is to be known of an optimizer whose states leave for RAM by themselves; None of any other.
+
+    Args:
+        optimizer: Its name in the arguments.
+        file: Where they stand.
+    """
+    known = meant(optimizer) if optimizer is not None and is_paged(optimizer) else None
+    if known is None:
+        return None
+    return (
+        f"{file}: {optimizer} is counted and written as {known}, its states on the GPU: what is paged leaves for RAM "
+        "where the GPU is full"
+    )
 
 
 def _otherwise(values: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[str]:

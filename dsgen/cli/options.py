@@ -210,7 +210,7 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool, asked: 
     made = told.loss_of_trl if "chunked_loss" not in asked else None
     split = asked.get("zero_stage", _WHOLE) == _WHOLE
     at_stage_3 = (told.loads_first, said_of_device_map(told.loads)) if split else ()
-    notes = [*told.uncounted, *filter(None, (made, *at_stage_3))]
+    notes = [*told.uncounted, *filter(None, (told.paged, made, *at_stage_3))]
     config = told.values.get("deepspeed")
     if path.endswith(".py") and isinstance(config, str):
         notes.append(_not_looked_at(path, config, f"--config {config} --args {path}", "takes both"))

@@ -292,3 +292,29 @@ def test_a_count_that_is_no_number_is_refused(sft: Path, name: str, value: str) 
 
     assert done.code == 2
     assert f"{name} is {value}; it must be a whole number, in digits alone" in " ".join(done.err.split())
+
+
+def test_what_is_written_keeps_where_a_run_writes_and_a_smaller_evaluation(sft: Path) -> None:
+    own = "output_dir: saves/mine\nlogging_steps: 1\nval_size: 0.1\n"
+    files = ("--target", "llama-factory", "-o", "ds_config.json", "-q", "--force")
+
+    def written(batch: str) -> list[str]:
+        sft.write_text(f"{QLORA}{own}{batch}", encoding="utf-8")
+        run("render", "--args", "sft.yaml", *CARD, *files)
+        return Path("llama_factory.yaml").read_text(encoding="utf-8").splitlines()
+
+    assert {"output_dir: saves/mine", "logging_steps: 1"} <= {*written("")}
+    fits = next(line for line in written("") if line.startswith("per_device_eval_batch_size: "))
+    number = int(fits.split()[1])
+    assert number > 1
+    assert fits.replace(f": {number}", ": 1", 1) in written("per_device_eval_batch_size: 1\n")
+    assert fits in written("per_device_eval_batch_size: 500\n")
+
+
+def test_a_paged_optimizer_is_told(sft: Path) -> None:
+    sft.write_text(f"{QLORA}optim: paged_adamw_8bit\n", encoding="utf-8")
+    done = run("plan", "--args", "sft.yaml", *CARD)
+
+    assert "paged_adamw_8bit is counted and written as AdamW8bit, its states on the GPU" in done.err
+    sft.write_text(f"{QLORA}optim: adamw_8bit\n", encoding="utf-8")
+    assert "paged" not in run("plan", "--args", "sft.yaml", *CARD).err
