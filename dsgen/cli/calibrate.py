@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dsgen.cli.options import gpus_from, run_from, scenario_options
+from dsgen.cli.options import arguments_option, gpus_from, run_from, scenario_options
 from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
@@ -26,6 +26,7 @@ _PEAKS = "allocated", "reserved", "card"  # as dsgen.asking.calibrating.PEAKS, w
     help="What that is: torch.cuda.max_memory_allocated, max_memory_reserved, or all that nvidia-smi shows.",
 )
 @click.option("--config", metavar="FILE", help="The DeepSpeed config that ran, taken as it is.")
+@arguments_option
 @scenario_options
 @click.option("--world-size", metavar="N", help="The same as --gpus.")
 @click.option("-o", "--output", metavar="FILE", help="Write the profile to a file, whole or not at all.")
@@ -36,6 +37,7 @@ def command(
     peak_gib: float | None,
     peak_of: str,
     config: str | None,
+    arguments: str | None,
     world_size: str | None,
     output: str | None,
     force: bool,
@@ -43,8 +45,8 @@ def command(
 ) -> None:
     """Turn your own measurement of a run into a hardware profile, which later plans use.
 
-    Say what ran as dsgen plan takes it, a SCENARIO file or options, with --config as it really was; then what you
-    measured: the seconds of one optimizer step, and the peak of the fullest GPU. The profile extends the one of --hw.
+    Say what ran as dsgen plan takes it, a SCENARIO file, --args or options, with --config as it really was; then what
+    you measured: the seconds of one optimizer step, and the peak of the fullest GPU. The profile extends that of --hw.
     Later, every step takes the ratio of measured and computed time, and every GPU's tensors that of memory. With --hw
     MINE.yaml -o MINE.yaml another measurement is added.
     """
@@ -53,7 +55,9 @@ def command(
     from dsgen.report import calibrated
     from dsgen.report.wrapping import fit
 
-    made = calibrate(run_from(scenario, config, gpus_from(options, world_size)), step_seconds, peak_gib, peak_of)
+    made = calibrate(
+        run_from(scenario, config, gpus_from(options, world_size), arguments), step_seconds, peak_gib, peak_of
+    )
     output = None if output == "-" else output
     if output is None:
         click.echo(made.profile(), nl=False)

@@ -338,11 +338,11 @@ def _evaluating_as_told(question: Question, arguments: str | None) -> Question:
     return question if told is None or arguments is None else question.evaluating(told, arguments)
 
 
-def run_from(file: str | None, config: str | None, options: dict[str, Any]) -> Question:
+def run_from(file: str | None, config: str | None, options: dict[str, Any], arguments: str | None = None) -> Question:
     """What ran for sure: as `question_from`, but without a config what a plan takes and nothing that does not fit."""
     from dsgen.asking.calibrating import run_of
 
-    return run_of(*_job_and_config(file, config, options))
+    return run_of(*_job_and_config(file, config, options, arguments))
 
 
 def _job_and_config(

@@ -135,3 +135,26 @@ def test_the_options_kinds_of_peak_are_those_that_are_known() -> None:
     (option,) = (one for one in command.command.params if one.name == "peak_of")
 
     assert tuple(PEAKS) == tuple(option.type.choices)
+
+
+def test_what_ran_is_what_a_training_program_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(
+        "from transformers import AutoModelForCausalLM, TrainingArguments\n"
+        "args = TrainingArguments(per_device_train_batch_size=2, gradient_accumulation_steps=3, bf16=True)\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-0.6B", attn_implementation="sdpa")\n',
+        encoding="utf-8",
+    )
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}', encoding="utf-8")
+    ran = ("calibrate", "--args", "train.py", "--hw", "4090", "--gpus", "2", "--seq-len", "1024", "--step-seconds", "2")
+
+    alone, beside = run(*ran), run(*ran, "--config", "ds.json")
+
+    assert (alone.code, beside.code) == (0, 0)
+    assert "qwen3-0.6b on 2 GPUs" in alone.err and "micro-batch 2 x 3, 12 sequences a step" in alone.err
+    assert "ZeRO-2, micro-batch 2 x 3, 12 sequences" in " ".join(beside.err.split())
+    by_hand = (
+        *("calibrate", "--model", "qwen3-0.6b", "--hw", "4090", "--gpus", "2", "--seq-len", "1024", "--attention"),
+        *("sdpa", "--micro-batch", "2", "--accumulation", "3", "--checkpointing", "none", "--step-seconds", "2"),
+    )
+    assert run(*by_hand).out == alone.out
