@@ -22,6 +22,7 @@ _LEAST_VALUE = 10
 _LONGEST_VALUE = 40
 _HEADS = ("key", "written", "in force", "outcome")
 _TITLES = {"hf-trainer": "the Hugging Face Trainer", "accelerate": "Accelerate", "lightning": "Lightning"}
+_NO_OPTIMIZER = {"hf-trainer": "none here: the Trainer makes the one of its argument optim"}  # create_optimizer
 _OPEN = "left open"
 _DROPPED = 'DeepSpeed drops "auto" in this section, and its default is in force'
 # The defaults worth a line: what people believe they have set, or would set if they knew. JSON shows all.
@@ -93,7 +94,7 @@ def _answers(answers: Answers, effective: Effective) -> Iterator[tuple[str, str]
         clipping = _OPEN
     yield "clipping", clipping + (" (DeepSpeed's default)" if "gradient_clipping" in effective.defaults else "")
     if answers.optimizer is None:
-        yield "optimizer", "none: the program must bring one"
+        yield "optimizer", _NO_OPTIMIZER.get(effective.target, "none: the program must bring one")
     else:
         yield "optimizer", f"{answers.optimizer}, lr {_number(answers.lr)}{_default(effective, 'optimizer.params.lr')}"
     if answers.schedule is not None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from dsgen.cli import main
@@ -243,6 +244,16 @@ def test_the_page_keeps_to_its_width_and_tells_every_key(width: int, tmp_path: P
     assert "clipping   1.0 (DeepSpeed's default)" in page
     for line in ("zero_optimisation ", "  did you mean zero_optimization?", "  gradient_clipping "):
         assert any(shown.startswith(line.rstrip()) for shown in page.splitlines())
+
+
+def test_who_makes_an_optimizer_that_the_config_lacks_is_told(tmp_path: Path) -> None:
+    found = loaded(tmp_path)
+    assert found.answers is not None
+    found = attrs.evolve(found, answers=attrs.evolve(found.answers, optimizer=None))
+
+    assert "optimizer  none: the program must bring one" in report.text(found, 80)
+    handed = attrs.evolve(found, target="hf-trainer")
+    assert "optimizer  none here: the Trainer makes the one of its argument optim" in report.text(handed, 80)
 
 
 def test_a_refused_config_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
