@@ -23,6 +23,7 @@ from dsgen.memory.estimates import GATHERS
 from dsgen.memory.later import Later, later
 from dsgen.memory.quantized_base import lifts
 from dsgen.shapes.limits import MOST_NODES
+from dsgen.strategies.buffers import choose
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, describe
 from dsgen.strategies.wishes import allowed
@@ -37,6 +38,7 @@ _MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
 # Where optimizer and parameters are -> the value of --offload that says exactly this
 _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
 
+_BUCKET, _GROWING = "zero_optimization.reduce_bucket_size", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 _LOSS, _PACKED = "a chunked loss", "without peft's prepare_model_for_kbit_training, which makes fp32 of embeddings"
 _AWAY = "activations that wait in the node's RAM (TRL's activation_offloading)"
 _AGAIN = "reentrant checkpointing, whose forward keeps no gathered 4-bit weights"
@@ -202,8 +204,9 @@ def _smallest(question: Question, length: int) -> Iterator[Change]:
     job, asked = question.job, question.strategy
     growing = attrs.evolve(job, training=attrs.evolve(job.training, expandable_segments=True))
     if not job.training.expandable_segments and estimate(growing, asked).verdict is Verdict.FITS:
-        words = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-        yield _change({"expandable_segments": True}, words, growing, asked, question.evaluated)
+        yield _change({"expandable_segments": True}, _GROWING, growing, asked, question.evaluated)
+    elif (fewer := _smaller_bucket(question, growing)) is not None:
+        yield fewer
     if (again := _recomputed_otherwise(question)) is not None:
         yield again
     change = _strategies(question)
@@ -215,6 +218,24 @@ def _smallest(question: Question, length: int) -> Iterator[Change]:
         short = _at_length(job, length)
         yield _change({"seq_len": length}, f"{length} tokens", short, asked, question.evaluated)
     yield from _trained_otherwise(question)
+
+
+def _smaller_bucket(question: Question, growing: Job) -> Change | None:
+    """The bucket of gradients that a plan would choose for it, alone or with an allocator that grows its segments."""
+    job, asked = question.job, question.strategy
+    free = attrs.evolve(job, deepspeed={})  # what a person or a config says of it is what is changed
+    bucket = choose(free, asked.stage, asked.tp, asked.offload_optimizer, asked.offload_param).reduce_bucket
+    if asked.stage == 0 or bucket >= asked.buffers.reduce_bucket:
+        return None
+    options: dict[str, Any] = {"set": [f"{_BUCKET}={bucket}"]}
+    words = f"gradients are reduced in buckets of {bucket:,}"
+    smaller = attrs.evolve(asked, buffers=asked.buffers._replace(reduce_bucket=bucket))
+    if _fits(job, smaller):
+        return _change(options, words, job, smaller, question.evaluated)
+    if job.training.expandable_segments or not _fits(growing, smaller):
+        return None
+    options, words = {"expandable_segments": True, **options}, f"{_GROWING}, and {words}"
+    return _change(options, words, growing, smaller, question.evaluated)
 
 
 def _recomputed_otherwise(question: Question) -> Change | None:
