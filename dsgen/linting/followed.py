@@ -1,4 +1,7 @@
-"""The files of a job, followed from the one that starts it: launch script, arguments or YAML, DeepSpeed config."""
+"""The files of a job, followed from the one that starts it: script, program, arguments or YAML, DeepSpeed config.
+
+A Python program that a script starts is read where it makes the Trainer's arguments itself, and is given none of them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
 from dsgen.linting import accelerate_files, launch_files, statements, wrapped_configs
 from dsgen.linting.launch_files import Passed, Started
-from dsgen.linting.statements import LAUNCHED_DTYPE, WORLD, Statement
+from dsgen.linting.statements import FILLED_FROM, LAUNCHED_DTYPE, WORLD, Statement
+from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Fault, Severity
 
 __all__ = ["Told", "Use", "against_job", "is_program_json", "told"]
@@ -23,6 +27,8 @@ _YAML = (".yaml", ".yml")
 _CONFIG = (".json", ".hjson", ".config")
 _FILES = (*_YAML, ".json")  # of arguments
 _OWN = ("llamafactory-cli", "lmf", "axolotl")  # what they are given without an option is a file of arguments
+_PROGRAM, _NAMING = ".py", "deepspeed"  # a program's ending, and its argument that names a config
+_MAKES = re.compile(r"\b(?:\w*TrainingArguments|[A-Z]\w*Config)\(")  # arguments that a program makes itself
 _DEEPEST = 3  # files that name one another: script, training file, Accelerate's
 # One of these has a JSON file of arguments beside its key `deepspeed`.
 _ARGUMENTS = frozenset(("output_dir", "model_name_or_path", "per_device_train_batch_size", "learning_rate", "model"))
@@ -138,6 +144,9 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
     uses: list[Use] = []
     files: list[Path] = []
     missing: list[Fault] = []
+    own, named = _own_arguments(start, document, open_file, places)
+    if named is not None:
+        uses.append(Use(config=named, target="hf-trainer", ranks=ranks, said=_joined(said, own)))
     for argument, target in _configs(start):
         file = wrapped_configs.named(argument.value or "", document.name, places)
         if file is not None:
@@ -154,12 +163,47 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
         inner = _told(text, _shown(file), open_file, depth - 1) if text is not None else Told()
         if inner.uses or argument.name:
             files.append(file)
+        if own and text is not None and argument.name == "config_file":  # the Trainer compares what is made of it
+            uses.append(Use(config=file, target="hf-trainer", ranks=ranks, said=own))
         for use in inner.uses:
-            ours = [one for one in said if not (_is_launched_dtype(one) and _says_dtype(use.said))]
-            own = {one.key for one in ours}
-            whole = (*ours, *(one for one in use.said if one.key not in own))
-            uses.append(attrs.evolve(use, ranks=ranks or use.ranks, said=whole))
+            program = "hf-trainer" if own else use.target
+            uses.append(
+                attrs.evolve(use, target=program, ranks=ranks or use.ranks, said=_joined(_joined(said, own), use.said))
+            )
     return Told(uses=tuple(uses), files=tuple(files), missing=tuple(missing))
+
+
+def _own_arguments(
+    start: Started, document: Document, open_file: Callable[[Path], str | None], places: Iterable[Path]
+) -> tuple[tuple[Statement, ...], Path | None]:
+    """What a Python program says of a config by the Trainer's arguments that it makes itself, and the config that it
+    names; nothing of one that is given such arguments, or a file of them, which it may read."""
+    given = any(one.name in (*FILLED_FROM, _NAMING, "config") for one in start.arguments) or start.files
+    if given or not start.program.endswith(_PROGRAM):
+        return (), None
+    file = wrapped_configs.named(start.program, document.name, places)
+    text = open_file(file) if file is not None else None
+    if file is None or text is None or _MAKES.search(text) is None:
+        return (), None
+    from dsgen.linting import python_programs
+
+    try:
+        program = python_programs.document(text, _shown(file))
+    except DsgenError:  # no Python, or several trainings
+        return (), None
+    config = program.config if isinstance(program.config, Mapping) else {}
+    said, name = statements.of_training_file(program, _NAMING), config.get(_NAMING)
+    if not isinstance(name, str) or not name.lower().endswith(_CONFIG):
+        return said, None
+    return said, wrapped_configs.named(name, program.name, places)
+
+
+def _joined(said: Iterable[Statement], others: Iterable[Statement]) -> tuple[Statement, ...]:
+    """What a command says, and of what a file says beside it the rest; of a dtype the launcher says the last word."""
+    others = tuple(others)
+    ours = [one for one in said if not (_is_launched_dtype(one) and _says_dtype(others))]
+    own = {one.key for one in ours}
+    return (*ours, *(one for one in others if one.key not in own))
 
 
 def _is_launched_dtype(one: Statement) -> bool:

@@ -41,7 +41,7 @@ _HINT = re.compile(r"zero_optimization|train_(?:micro_)?batch_size|deepspeed|\b(
 _STRONG = ("zero_optimization", "train_micro_batch_size_per_gpu")
 _PARTS = {"bf16": "enabled", "fp16": "enabled", "optimizer": "params", "scheduler": "params"}  # section -> key in it
 _LIKE = 0.8  # difflib's ratio from which a name is a misspelt other one: zero_optimisation has 0.94, training 0.56
-_A_FILE = re.compile(r"\.(?:json|hjson|ya?ml|config)\b", re.I)  # a file that names another one; reading YAML is slow
+_A_FILE = re.compile(r"\.(?:json|hjson|ya?ml|config|py)\b", re.I)  # a file that names another one; reading YAML is slow
 _DEEPSPEED = re.compile(r"deepspeed", re.I)
 _STARTS = re.compile(r"deepspeed|accelerate|torchrun|llamafactory|axolotl|swift|python", re.I)  # starts a training
 # What a JSON file of arguments has, the path of a config or the config itself; and what one of Accelerate's has.
@@ -256,7 +256,7 @@ def _of_arguments(
     if not (file.named or wrapped.files or wrapped.document.config or wrapped.document.faults):
         return None  # a training file that leaves DeepSpeed out
     ranks = file.world_size or wrapped.world_size  # what starts it wins
-    known = attrs.evolve(file, target=wrapped.target or file.target, world_size=ranks)
+    known = attrs.evolve(file, target=wrapped.handed_over(file.target), world_size=ranks)
     from dsgen.linting import statements
 
     told = statements.settles(wrapped.said)

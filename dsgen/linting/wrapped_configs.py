@@ -59,6 +59,18 @@ class Wrapped:
     key: str = ""
     said: tuple[Statement, ...] = ()
 
+    def handed_over(self, started: str | None) -> str | None:
+        """The program that hands the config over, of a file that what it starts may use: a Trainer takes what
+        `accelerate launch` has made of its file, fills that in and compares it (integrations/deepspeed.py of
+        transformers 5.23, propagate_args_to_deepspeed).
+
+        Args:
+            started: The program that is started with the file.
+        """
+        if started == "hf-trainer" and self.target == "accelerate":
+            return started
+        return self.target or started
+
 
 def read(text: str, name: str) -> Wrapped:
     """What a YAML text holds; nothing is raised.
