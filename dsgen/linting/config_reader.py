@@ -39,7 +39,8 @@ def read(path: str, *, target: str | None = None, bare: bool = False) -> Source:
             "it is a Python program",
             must="a config is JSON, HJSON or YAML",
             where=path,
-            todo=f"Name the config that it gives its trainer, and --args {path} beside it.",
+            todo="Name the config that it gives its trainer; beside one, dsgen memory, plan, lint, effective and prove "
+            f"take --args {path}.",
         )
     listed = list(sources.documents([path], target=target))
     held = [item for item in listed if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]

@@ -30,7 +30,8 @@ def page(rule: Rule, width: int) -> str:
     if rule.evidence:
         lines = [textwrap.fill(item, columns, initial_indent="  ", subsequent_indent="    ") for item in rule.evidence]
         parts.append("\n".join(["Evidence:", *lines]))
-    parts.append(f"Silence it: --ignore {rule.name}, or `# dsgen: ignore[{rule.name}]` where the file takes comments.")
+    silence = f"Silence it: --ignore {rule.name}, or `# dsgen: ignore[{rule.name}]` where the file takes comments."
+    parts.append(textwrap.fill(silence, columns, break_on_hyphens=False))
     return "\n\n".join(parts) + "\n"
 
 

@@ -38,7 +38,9 @@ def test_every_rule_is_listed_and_explained_within_the_terminal(
     for rule in rules.RULES:
         assert f"{rule.code}  " in listing
         assert rule.name in listing
-        assert run("rule", rule.code)[1].startswith(f"{rule.name} ({rule.code})")
+        page = run("rule", rule.code)[1]
+        assert page.startswith(f"{rule.name} ({rule.code})")
+        assert max(map(len, page[page.index("Silence it") :].splitlines())) <= int(width)
 
 
 def test_rules_as_json_and_markdown(run: Run) -> None:

@@ -79,7 +79,7 @@ def test_a_python_program_is_told_which_option_takes_it(reader: tuple[str, ...])
 
     assert done.code == 2
     assert "it is a Python program; a config is JSON, HJSON or YAML" in done.err
-    assert "--args train.py" in done.err
+    assert "dsgen memory, plan, lint, effective and prove take --args train.py" in done.err
 
 
 def test_the_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
