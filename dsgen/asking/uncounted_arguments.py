@@ -9,7 +9,7 @@ from dsgen.asking.training_programs import shares_rows, trained_whole
 from dsgen.linting.python_programs import CONFIG_OF_TRL
 from dsgen.shapes.optimizer_names import is_paged, meant
 
-__all__ = ["said_of_paging", "uncounted"]
+__all__ = ["GONE", "said_of_gone", "said_of_paging", "uncounted"]
 
 # What says how a model is aligned: Axolotl, ms-swift, LLaMA-Factory, a program's class of TRL's arguments; and the
 # arguments of TRL's trainers that do.
@@ -33,11 +33,28 @@ _SWITCHED_ON = {
 }
 # Of a base's weights, where it is not 4: LLaMA-Factory, ms-swift, QLoRA's own script; and a switch of Axolotl and TRL.
 _BITS, _COUNTED_BITS, _EIGHT_BITS = ("quantization_bit", "quant_bits", "bits"), (4, 16, 32), "load_in_8bit"
+# Arguments that TrainingArguments of transformers 5.23 has no more -> what says the same there; "": nothing does.
+GONE = {
+    "warmup_ratio": "warmup_steps",
+    "evaluation_strategy": "eval_strategy",
+    "group_by_length": "train_sampling_strategy",
+    "no_cuda": "use_cpu",
+    "per_gpu_train_batch_size": "per_device_train_batch_size",
+    "per_gpu_eval_batch_size": "per_device_eval_batch_size",
+    "push_to_hub_token": "hub_token",
+    "torchdynamo": "torch_compile_backend",
+    "include_inputs_for_metrics": "include_for_metrics",
+    **dict.fromkeys(("dispatch_batches", "split_batches"), "accelerator_config"),
+    **dict.fromkeys(("overwrite_output_dir", "save_safetensors", "logging_dir", "use_mps_device", "jit_mode_eval"), ""),
+    **dict.fromkeys(("fp16_backend", "half_precision_backend", "fp16_opt_level", "use_ipex", "ray_scope"), ""),
+}
+_NEWEST = "5.23"  # the release that it was read of
 _SHARDED = ("fsdp", "fsdp_version")  # the Trainer's, Axolotl's
 # GPUs that share a sequence: Axolotl's word, its older one, ms-swift's.
 _TOGETHER = ("context_parallel_size", "sequence_parallel_degree", "sequence_parallel_size")
 # Weights that stay as they are where all could be trained: Axolotl's list of the others, a share of ms-swift's.
 _FROZEN = ("unfrozen_parameters", "freeze_parameters_ratio")
+_PROGRAM = ".py"  # others are read by programs with arguments of their own
 _EMPTIED = "torch_empty_cache_steps"
 
 
@@ -72,6 +89,15 @@ def uncounted(values: Mapping[str, Any], file: str, fields: Mapping[str, Any]) -
     ways += ["--gpu-memory-used SIZE the reference (at stage 3 its share)"] * reference
     verb = "is" if len(held) == 1 else "are"
     yield f"{file} is of {kind.upper()}: {' and '.join(held)} {verb} not counted; {', '.join(ways)}"
+
+
+def said_of_gone(values: Mapping[str, Any], file: str) -> str | None:
+    """At which arguments of a Python program the newest transformers stops; None of any other file."""
+    names = [name for name in values if name in GONE] if file.endswith(_PROGRAM) else []
+    if not names:
+        return None
+    told = ", ".join(f"{name} (now {GONE[name]})" if GONE[name] else name for name in names)
+    return f"{file}: TrainingArguments of transformers {_NEWEST} stops (TypeError) at what it has no more: {told}"
 
 
 def said_of_paging(optimizer: str | None, file: str) -> str | None:

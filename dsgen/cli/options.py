@@ -207,10 +207,9 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool, asked: 
     from dsgen.linting.sources import named_by
 
     told = read_arguments(path, model)
-    made = told.loss_of_trl if "chunked_loss" not in asked else None
     split = asked.get("zero_stage", _WHOLE) == _WHOLE
     at_stage_3 = (told.loads_first, said_of_device_map(told.loads)) if split else ()
-    notes = [*told.uncounted, *filter(None, (told.paged, made, *at_stage_3))]
+    notes = [*told.uncounted, *told.notes(asked), *filter(None, at_stage_3)]
     config = told.values.get("deepspeed")
     if path.endswith(".py") and isinstance(config, str):
         notes.append(_not_looked_at(path, config, f"--config {config} --args {path}", "takes both"))

@@ -318,3 +318,32 @@ def test_a_paged_optimizer_is_told(sft: Path) -> None:
     assert "paged_adamw_8bit is counted and written as AdamW8bit, its states on the GPU" in done.err
     sft.write_text(f"{QLORA}optim: adamw_8bit\n", encoding="utf-8")
     assert "paged" not in run("plan", "--args", "sft.yaml", *CARD).err
+
+
+def test_an_argument_that_transformers_has_no_more_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    old = 'warmup_ratio=0.03, evaluation_strategy="no", overwrite_output_dir=True, '
+    Path("train.py").write_text(TRAINER.replace("bf16=True", f"{old}bf16=True"), encoding="utf-8")
+
+    told = " ".join(run("plan", "--args", "train.py", *CARD).err.split())
+
+    assert "TrainingArguments of transformers 5.23 stops (TypeError) at what it has no more: " in told
+    assert "warmup_ratio (now warmup_steps), evaluation_strategy (now eval_strategy), overwrite_output_dir" in told
+    assert "no more" not in run("plan", "--args", "train.py", *CARD, "--transformers", "4.57").err
+    Path("train.py").write_text(TRAINER, encoding="utf-8")
+    assert "no more" not in run("plan", "--args", "train.py", *CARD).err
+    Path("sft.yaml").write_text(f"{QLORA}warmup_ratio: 0.1\n", encoding="utf-8")
+    assert "no more" not in run("plan", "--args", "sft.yaml", *CARD).err
+
+
+@pytest.mark.proof
+def test_transformers_has_none_of_what_is_told_to_be_gone_and_all_that_is_there_instead() -> None:
+    import dataclasses
+
+    from transformers import TrainingArguments
+
+    from dsgen.asking.uncounted_arguments import GONE
+
+    fields = {field.name for field in dataclasses.fields(TrainingArguments)}
+    assert not fields & {*GONE}
+    assert fields >= {*filter(None, GONE.values())}
