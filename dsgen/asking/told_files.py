@@ -16,7 +16,8 @@ __all__ = ["filled", "filling", "left_behind"]
 
 # How long a run lasts, and its schedule where that is left to the program; no plan depends on it.
 _EPOCHS = ("num_train_epochs", "num_epochs")
-_WHERE = ("output_dir", "logging_steps")  # where a run writes, and how often it tells of itself
+_WHERE, _LOGGED = "output_dir", "logging_steps"  # where a run writes, and how often it tells of itself
+_ITS_OWN = "output_dir: output  # checkpoints and logs"  # which nothing depends on; a launch says where it resumes from
 _EVALUATES = re.compile(r"^((?:per_device_)?eval_batch_size: )(\d+)", re.MULTILINE)
 _WRITTEN_ANYHOW = ("deepspeed", "output_dir", "do_train", "overwrite_output_dir")
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
@@ -28,7 +29,8 @@ def filling(told: TrainingArguments, text: str) -> str:
     the batch of an evaluation where that is smaller among it: of the same program also how long the run lasts, and the
     schedule where the text has none."""
     own = "".join(f"{name}: {yaml_value(told.model)}\n" for name in MODELS if told.model is not None)
-    text = keep_filled(f"{own}{yaml_of(told.file, told.values)}", text, (*OF_NO_PLAN, *_WHERE))
+    kept = (*OF_NO_PLAN, _LOGGED, *([_WHERE] if _ITS_OWN in text.splitlines() else ()))
+    text = keep_filled(f"{own}{yaml_of(told.file, told.values)}", text, kept)
     text = _EVALUATES.sub(lambda line: f"{line[1]}{min(told.evaluated or int(line[2]), int(line[2]))}", text)
     keys = {line.partition(":")[0]: None for line in text.splitlines()}
     if programs.program_of(keys) is None or programs.program_of(keys) != programs.program_of(told.values):

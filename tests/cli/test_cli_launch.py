@@ -300,3 +300,13 @@ def test_an_option_comes_before_the_training_file_and_the_name_of_the_model() ->
     text = Path("run/llama_factory.yaml").read_text()
     assert "dataset: mine\n" in text and 'model_name_or_path: "/data/qwen"\n' in text
     assert text.count("lr_scheduler_type") == 1  # the config's, whose end is said
+
+
+def test_a_launch_saves_where_it_resumes_from_whatever_the_training_file_says() -> None:
+    Path("sft.yaml").write_text(f"{FACTORY}output_dir: saves/mine\nlogging_steps: 1\n")
+
+    assert run(*factory("--with", "torchrun", "-o", "run")).code == 0
+
+    text = Path("run/llama_factory.yaml").read_text()
+    assert "saves/mine" not in text and "/run/checkpoints" in text
+    assert "logging_steps: 1\n" in text
