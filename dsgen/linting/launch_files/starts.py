@@ -10,11 +10,13 @@ import attrs
 from dsgen.linting.launch_files.commands import option_named
 from dsgen.linting.launch_files.files import scan, script_commands
 from dsgen.linting.launch_files.filled import FilledScript
+from dsgen.linting.launch_files.slurm import slurm_variables
 from dsgen.linting.launch_files.words import Word
 from dsgen.shapes.findings import Span
 
 __all__ = ["Passed", "Started", "starts"]
 
+_NAMED = re.compile(r"\$\{?(\w+)\}?")  # NNODES=$SLURM_NNODES
 _NUMBER = re.compile(r"-\.?[0-9]")
 _MAIN = ("deepspeed", "deepspeed.pt", "accelerate", "torchrun", "llamafactory-cli", "lmf", "swift", "axolotl")
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -91,6 +93,9 @@ def starts(text: str, name: str) -> tuple[Started, ...]:
         counts[setting.name] = counts.get(setting.name, 0) + 1
     plain = {one.name: (one.value, one.at) for one in launch.settings if counts[one.name] == 1}
     known = {name: said for name, said in plain.items() if "$" not in said[0] and "`" not in said[0]}
+    slurm = {name: said for name, said in slurm_variables(text).items() if name not in counts}
+    named = {name: _NAMED.fullmatch(value) for name, (value, _) in plain.items()}
+    known |= {**slurm, **{name: slurm[match[1]] for name, match in named.items() if match and match[1] in slurm}}
     filled = FilledScript(text, known)
     started = [_program(filled.words_of(command)) for command in script_commands(text, name)]
     return tuple(one for one in started if one is not None)
@@ -126,7 +131,7 @@ def _launched(launcher: str, rest: list[Word]) -> Started | None:
         end = word.span.end
         if not equals and _takes_value(launcher, name) and rest:
             follows = rest.pop(0)
-            value, end = follows.text, follows.span.end
+            value, end = follows.text, max(end, follows.span.end)  # of a variable it stands further up
         key = name.lstrip("-").replace("-", "_")
         options[key] = Passed(name=key, word=name, value=value or None, span=Span(word.span.start, end))
     if not rest:
@@ -179,7 +184,8 @@ def _arguments(words: Iterable[Word]) -> tuple[tuple[Passed, ...], tuple[Passed,
             loose.append(Passed(name=key, word=name, value=value, span=word.span))
         elif arguments and arguments[-1].value is None:
             last = arguments[-1]
-            arguments[-1] = attrs.evolve(last, value=word.text, span=Span(last.span.start, word.span.end))
+            end = max(last.span.end, word.span.end)
+            arguments[-1] = attrs.evolve(last, value=word.text, span=Span(last.span.start, end))
         else:
             loose.append(Passed(name="", word=word.text, value=word.text, span=word.span))
     overrides = [one for one in loose if one.name]
@@ -201,7 +207,9 @@ def _product(options: Mapping[str, Passed], each: str, times: str) -> tuple[int,
     said, nodes = options.get(each), options.get(times)
     if said is None or not _is_count(said.value) or not (nodes is None or _is_count(nodes.value)):
         return None
-    return int(said.value or 0) * (int(nodes.value or 1) if nodes is not None else 1), said
+    if nodes is None or int(nodes.value or 1) == 1:
+        return int(said.value or 0), said
+    return int(said.value or 0) * int(nodes.value or 1), attrs.evolve(said, word=f"{said.word} x {nodes.word}")
 
 
 def _is_count(text: str | None) -> bool:
