@@ -60,12 +60,14 @@ class Told:
         files: Training files and Accelerate's that it names.
         missing: The names in it that no file has.
         ranks: GPUs in all that its command line says, which those of the files do not change.
+        names: It has the name of a config, be that there or not.
     """
 
     uses: tuple[Use, ...] = ()
     files: tuple[Path, ...] = ()
     missing: tuple[Fault, ...] = ()
     ranks: int | None = None
+    names: bool = False
 
 
 def is_program_json(config: Any) -> bool:
@@ -133,7 +135,7 @@ def _of_wrapped(wrapped: wrapped_configs.Wrapped) -> Told:
     if not wrapped.key:
         said = wrapped.said
     uses = tuple(Use(config=file, target=wrapped.target, ranks=wrapped.world_size, said=said) for file in wrapped.files)
-    return Told(uses=uses)
+    return Told(uses=uses, names=bool(wrapped.key))
 
 
 def _of_program(start: Started, document: Document, open_file: Callable[[Path], str | None], depth: int) -> Told:
@@ -153,6 +155,7 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
             uses.append(Use(config=file, target=target, ranks=ranks, said=said))
         elif _is_plain(argument, document, places):
             missing.append(_missing(argument))
+    other = any(one.name == _NAMING for one in start.arguments)  # comes before what a file of arguments names
     for argument in _files(start):
         file = wrapped_configs.named(argument.value or "", document.name, places)
         if file is None:
@@ -161,7 +164,7 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
             continue
         text = open_file(file) if depth > 1 else None
         inner = _told(text, _shown(file), open_file, depth - 1) if text is not None else Told()
-        if inner.uses or argument.name:
+        if inner.uses or (inner.names and not other) or argument.name:
             files.append(file)
         if own and text is not None and argument.name == "config_file":  # the Trainer compares what is made of it
             uses.append(Use(config=file, target="hf-trainer", ranks=ranks, said=own))

@@ -117,3 +117,16 @@ def test_memory_says_of_such_a_script_that_it_does_not_start() -> None:
     told = " ".join(run("memory", "--config", "run.sh", "--hw", "4090", "--model", "qwen3-0.6b").out.split())
 
     assert "it does not start: train_micro_batch_size_per_gpu is 4" in told
+
+
+def test_a_training_file_that_a_script_gives_its_program_is_linted_where_its_config_is_not_there() -> None:
+    Path("sft.yaml").write_text("stage: sft\nmodel_name_or_path: org/name\ndeepspeed: gone.json\n")
+    Path("run.sh").write_text("FORCE_TORCHRUN=1 llamafactory-cli train sft.yaml\n")
+
+    linted = [one for one in lint_files(["run.sh"], Settings()) if isinstance(one, Linted)]
+
+    told = [(file.document.name, finding.rule) for file in linted for finding in file.findings]
+    assert told == [("sft.yaml", "named-config-missing")]
+    Path("run.sh").write_text("FORCE_TORCHRUN=1 llamafactory-cli train sft.yaml --deepspeed ds.json\n")
+    linted = [one for one in lint_files(["run.sh"], Settings()) if isinstance(one, Linted)]
+    assert not any(file.document.name == "sft.yaml" for file in linted)
