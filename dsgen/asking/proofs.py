@@ -13,10 +13,12 @@ from dsgen.asking.handovers import provable
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled
 from dsgen.deepspeed.keys import lookup
+from dsgen.documents.document import Document
 from dsgen.families.hf_config import to_hf_config
 from dsgen.frameworks.recomputation import reenters
 from dsgen.jobs import model_configs
 from dsgen.linting import config_reader
+from dsgen.linting.disagreements import RULE_NAME
 from dsgen.linting.taken import taken
 from dsgen.proving import prover
 from dsgen.proving.adaptation import rank_count
@@ -27,6 +29,7 @@ from dsgen.proving.proven_models import METHODS, Lora, ProvenModel, is_factory, 
 from dsgen.proving.prover import FAILED, NOT_RUN, Proof
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
+from dsgen.shapes.findings import Severity
 from dsgen.shapes.layers import leaves
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.filling import fill
@@ -179,6 +182,7 @@ def asked(
     known = taken(source, target=program, arguments=arguments)
     if known is None:
         raise mistake("it is no config", where=str(source), code="unreadable")
+    _check_told(known.source.document)
     written = dict(known.source.document.config)
     given = _filled(written, program, known.told, arguments is not None, ranks, subject)
     if left := unfilled(given, surface.load()):
@@ -196,6 +200,23 @@ def asked(
         filled={path: lookup(given, path)[1] for path in paths},
         trained=subject,
     )
+
+
+def _check_told(document: Document) -> None:
+    """Refuse a config that its program's arguments contradict: the program stops before DeepSpeed has it.
+
+    Raises:
+        DsgenError: The first key with another value than its argument.
+    """
+    for rule, fault in document.faults:
+        if rule == RULE_NAME and fault.severity is Severity.ERROR:
+            raise mistake(
+                fault.message,
+                must="a proof is of what the program hands over",
+                where=config_reader.place(document, fault.path),
+                todo='Make them equal, or write "auto" into the config.',
+                code="contradiction",
+            )
 
 
 def _filled(

@@ -14,6 +14,7 @@ from dsgen.proving import prover
 from dsgen.proving.adaptation import rank_count
 from dsgen.proving.readings import as_read
 from dsgen.proving.worlds import open_world
+from dsgen.shapes.errors import DsgenError
 
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-3}}
 BASE: dict[str, Any] = {
@@ -157,3 +158,15 @@ def test_what_runs_is_proved(name: str, proofs: dict[str, prover.Proof]) -> None
     assert (proof.outcome, proof.error, proof.failed_checks) == (prover.PROVED, None, ())
     told = [note for note in proof.notes if "DSG816" in note]
     assert bool(told) is (name == "ZeRO-Infinity")
+
+
+def test_a_config_that_its_arguments_contradict_is_not_proven(tmp_path: Path) -> None:
+    file = tmp_path / "arguments.json"
+    file.write_text(json.dumps({"per_device_train_batch_size": 2, "max_grad_norm": 1.0}), encoding="utf-8")
+    config = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}, "gradient_accumulation_steps": 1}
+
+    with pytest.raises(DsgenError, match="train_micro_batch_size_per_gpu is 4, and per_device_train_batch_size is 2"):
+        asked(config, arguments=str(file))
+
+    agreeing = asked({**config, "train_micro_batch_size_per_gpu": 2}, arguments=str(file))
+    assert agreeing.given["train_micro_batch_size_per_gpu"] == 2
