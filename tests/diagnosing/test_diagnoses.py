@@ -354,3 +354,15 @@ def test_a_change_is_told_apart_from_another_of_the_same_option_and_slowness_as_
 
     assert "-1.0 GiB, 20% slower" in told and "-1.0 GiB, 3.0x slower" in told
     assert "with the Trainer --micro-batch 4 is size=4; --micro-batch 1 is size=1" in told
+
+
+@pytest.mark.parametrize("built", ["TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig"])
+def test_an_argument_that_the_installed_release_lacks_is_named(built: str) -> None:
+    line = f"TypeError: {built}.__init__() got an unexpected keyword argument 'warmup_ratio'"
+
+    answer = diagnose([f"[rank1]: Traceback (most recent call last):\n[rank1]: {line}\n".encode()])
+
+    assert answer.root is not None and (answer.root.code, answer.root.rank) == ("training-arguments-refused", 1)
+    assert "no warmup_ratio (now warmup_steps below 1)" in said(answer)
+    other = diagnose([f"{line.replace(built, 'LlamaConfig')}\n".encode()])
+    assert other.root is None or other.root.code != "training-arguments-refused"

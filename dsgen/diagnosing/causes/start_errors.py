@@ -12,6 +12,7 @@ _LAST_FRAME = (
 )
 # How Accelerate and transformers read a config's file; what is no file they give to json.loads, and say so afterwards.
 _READERS = r"(?:accelerate[/\\]utils|transformers(?:[/\\]integrations)?)[/\\]deepspeed\.py\"[^\n]*\n[^\n]*json\.load\("
+_ARGUMENTS = r"\b(?:\w*TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|RLOO)Config)"
 _BUILT = r"\b(?:\w*Adam\w*|\w*Lamb|\w*Lion|\w*Adagrad|Muon\w*|SGD|Warmup\w*LR|OneCycle|LRRangeTest)"
 
 STARTS = (
@@ -162,6 +163,19 @@ STARTS = (
         "missing and has no default, as total_num_steps of WarmupDecayLR, end the start.",
         changes=("dsgen lint ds_config.json names the argument and what the class takes",),
         source="https://deepspeed.readthedocs.io/en/latest/schedulers.html",
+    ),
+    Cause(
+        code="training-arguments-refused",
+        words="the installed transformers or TRL has no such argument",
+        signs=(Sign("__init__() got an unexpected keyword argument", rf"{_ARGUMENTS}\.__init__\(\)"),),
+        why="The program was written for another release: transformers 5 has no evaluation_strategy (now "
+        "eval_strategy), no warmup_ratio (now warmup_steps below 1) and no group_by_length (now "
+        "train_sampling_strategy), TRL no max_seq_length (now max_length).",
+        changes=(
+            "write the argument as the installed release has it: dsgen plan --args train.py names those that are gone",
+            "the release that the program was written for: pip show transformers trl says which is installed",
+        ),
+        source="https://github.com/yeyupiaoling/Whisper-Finetune/issues/112",
     ),
     Cause(
         code="optimizer-missing",
