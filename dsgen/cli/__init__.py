@@ -133,6 +133,8 @@ def _told(error: click.ClickException) -> str:
         return other_words.no_such_option(error)
     if isinstance(error, click.MissingParameter):
         return other_words.missing(error)
+    if isinstance(error, click.BadParameter):
+        return other_words.bad_value(error)
     return error.format_message()
 
 

@@ -121,6 +121,7 @@ _ELSEWHERE = {
 _OUTPUTS = ("o", "out", "output", "output-file")  # of a command that writes no file
 
 
+_HELP, _TARGET = "--help", "--target"
 _SEQUENCES = "sequences are not cut among GPUs (Ulysses, ALST); --chunked-loss, --checkpointing full and --tp make room"
 _STAGES = "layers are not cut into a pipeline, which needs a model written for it; --zero-stage 3 or --tp instead"
 _EXPERTS = "experts are not spread, which needs DeepSpeed's own layer of them; --zero-stage 3 cuts them as all weights"
@@ -160,8 +161,21 @@ def _renamed(error: click.NoSuchOption) -> str:
     if not meant and name in _UNPLANNED:
         return f"No such option {error.option_name!r}: {_UNPLANNED[name]}."
     if not meant:
-        return error.format_message()
+        near = [option for option in error.possibilities or () if option != _HELP]  # which is near to any short name
+        return click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx).format_message()
     return f"No such option {error.option_name!r}: here it is {' or '.join(meant)}."
+
+
+def bad_value(error: click.BadParameter) -> str:
+    """The message about a value that an option does not take; of a framework by another name with ours."""
+    said = error.format_message()
+    written = re.search(r"'([^']+)' is not one of", error.message)
+    if written is None or error.param is None or _TARGET not in error.param.opts:
+        return said
+    from dsgen.frameworks.names import known_as
+
+    known = known_as(written[1])
+    return f"{said} Here it is {known}." if known is not None else said
 
 
 def missing(error: click.MissingParameter) -> str:

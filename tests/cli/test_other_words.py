@@ -118,3 +118,17 @@ def test_every_word_that_is_offered_is_an_option_of_some_command() -> None:
 )
 def test_what_must_be_said_is_shown_with_its_values(command: str, told: str) -> None:
     assert told in refused(command, *MAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("trl", "hf-trainer"), ("LLaMA_Factory", "llama-factory"), ("swift", "ms-swift")]
+)
+def test_a_framework_by_another_name_is_answered_with_ours(name: str, known: str) -> None:
+    assert f"Here it is {known}." in refused("render", *MAIN, "--target", name)
+    assert f"did you mean {known}?" in refused("memory", *MAIN, "--target", name)
+    assert "Here it is" not in refused("render", *MAIN, "--target", "keras")
+
+
+def test_help_is_not_offered_for_a_short_option_that_a_command_lacks() -> None:
+    assert "Did you mean" not in refused("diff", "a.json", "b.json", "--hw", "4090")
+    assert "Did you mean one of: '--output'" in refused("render", *MAIN, "--outptu", "x.json")
