@@ -18,6 +18,7 @@ __all__ = [
     "computed_of",
     "lines_of",
     "passed",
+    "ranks_of",
     "said_of_device_map",
     "said_of_loading",
     "tops_of",
@@ -75,6 +76,25 @@ def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
     except DsgenError:  # no Python, or several trainings
         own = {}
     return ({**own, **said}, str(program)) if _OF_TRAINER in own else (said, path)
+
+
+def ranks_of(path: str) -> int | None:
+    """The GPUs on which a launch script starts its trainings; None where it leaves them open, or they differ."""
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting import followed
+
+    if not path.endswith(SCRIPTS):
+        return None
+
+    def opened(file: Path) -> str | None:
+        try:
+            return read_text(file)
+        except DsgenError:
+            return None
+
+    told = followed.told(read_text(Path(path)), path, opened)
+    ranks = {told.ranks, *(use.ranks for use in told.uses)} - {None}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def values_of(path: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, layers, merge, parse_set, read
 from dsgen.jobs.token_amounts import amount
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import Origin
+from dsgen.shapes.layers import TOLD, Origin
 
 if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Question
@@ -202,7 +202,9 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool, asked: 
         ended: Options say how long it lasts.
         asked: What options say of the run, by the fields of a scenario.
     """
-    from dsgen.asking.told_values import said_of_device_map
+    import attrs
+
+    from dsgen.asking.told_values import ranks_of, said_of_device_map
     from dsgen.asking.training_arguments import read_arguments
     from dsgen.linting.sources import named_by
 
@@ -219,7 +221,9 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool, asked: 
         notes.append(_not_looked_at(path, named[0].name, f"--config {path}", "is about that one"))
     for note in notes:
         click.echo(f"warning: {note}", err=True)
-    return told.scenario(running, ended)
+    made, ranks = told.scenario(running, ended), ranks_of(path) if {"gpus", "nodes"}.isdisjoint(asked) else None
+    launched = {"gpus": ScenarioValue(ranks, Origin(path), TOLD)} if ranks is not None else {}
+    return attrs.evolve(made, fields={**made.fields, **launched})
 
 
 def _not_looked_at(path: str, config: str, options: str, what: str) -> str:

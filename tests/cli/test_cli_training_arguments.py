@@ -347,3 +347,20 @@ def test_transformers_has_none_of_what_is_told_to_be_gone_and_all_that_is_there_
     fields = {field.name for field in dataclasses.fields(TrainingArguments)}
     assert not fields & {*GONE}
     assert fields >= {*filter(None, GONE.values())}
+
+
+def test_a_launch_script_says_how_many_gpus_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAINER, encoding="utf-8")
+    asked = ("plan", "--args", "run.sh", "--hw", "4090")
+
+    def planned_on(command: str, *more: str) -> str:
+        Path("run.sh").write_text(f"{command} train.py\n", encoding="utf-8")
+        return run(*asked, *more).out.partition(",")[0]
+
+    assert planned_on("torchrun --nproc_per_node 2") == "qwen3-0.6b on 2 rtx4090-24g"
+    assert planned_on("torchrun --nproc_per_node 2", "--gpus", "4") == "qwen3-0.6b on 4 rtx4090-24g"
+    assert planned_on("torchrun --nproc_per_node $GPUS") == "qwen3-0.6b on 8 rtx4090-24g"
+    assert planned_on("deepspeed --num_gpus 3") == "qwen3-0.6b on 3 rtx4090-24g"
+    fewest = run(*asked, "--gpus", "auto", "--tokens", "1B", "--deadline", "100d")
+    assert ": 1 GPU\n" in fewest.out
