@@ -10,7 +10,7 @@ from typing import Any
 from dsgen.frameworks.job_files import yaml_value
 from dsgen.linting.launch_files import Started
 from dsgen.linting.model_loads import ModelLoad
-from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = [
     "FILES",
@@ -50,6 +50,7 @@ def passed(path: str, missing: bool = True) -> tuple[dict[str, Any], str]:
     from dsgen.linting import launch_files
 
     try:
+        _check_there(path)
         text = read_text(Path(path))
     except DsgenError:
         if missing:
@@ -58,6 +59,22 @@ def passed(path: str, missing: bool = True) -> tuple[dict[str, Any], str]:
     told = [_of_start(start, path) for start in launch_files.starts(text, path)]
     told = [(values, file) for values, file in told if _OF_TRAINER in values]
     return told[0] if told and all(one == told[0] for one in told) else ({}, path)
+
+
+def _check_there(path: str) -> None:
+    """Refuse what is no file; what else may be wrong with it, its reader says.
+
+    Raises:
+        DsgenError: None there, or a folder.
+    """
+    if not Path(path).is_file():
+        raise mistake(
+            "it is a folder" if Path(path).is_dir() else "no such file",
+            must="arguments are a training program's, in YAML, JSON, its Python or the script that starts it",
+            where=path,
+            todo="Check the path.",
+            code="unreadable",
+        )
 
 
 def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
@@ -101,6 +118,7 @@ def values_of(path: str) -> dict[str, Any]:
     """Every argument of a file by its name, whatever section it stands in."""
     from dsgen.documents.yaml.reader import entries, read_text
 
+    _check_there(path)
     if path.endswith(_PYTHON):
         from dsgen.linting.python_programs import never_evaluates, told_by  # most files are no programs
 

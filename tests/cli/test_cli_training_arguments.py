@@ -364,3 +364,15 @@ def test_a_launch_script_says_how_many_gpus_there_are(tmp_path: Path, monkeypatc
     assert planned_on("deepspeed --num_gpus 3") == "qwen3-0.6b on 3 rtx4090-24g"
     fewest = run(*asked, "--gpus", "auto", "--tokens", "1B", "--deadline", "100d")
     assert ": 1 GPU\n" in fewest.out
+
+
+@pytest.mark.parametrize(
+    ("path", "what"), [("gone.py", "no such file"), ("gone.sh", "no such file"), ("runs", "it is a folder")]
+)
+def test_arguments_that_are_not_there_are_no_profile(sft: Path, path: str, what: str) -> None:
+    Path("runs").mkdir()
+
+    told = refused("plan", "--args", path, *CARD)
+
+    assert told.startswith(f"error: {path}: {what}; arguments are a training program's, in YAML, JSON, its Python or")
+    assert "profiles list" not in told
