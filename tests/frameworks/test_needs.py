@@ -283,7 +283,7 @@ def test_another_attention_computes_whole_sequences_of_packed_samples():
     packed = {"hw": "a100-80g", "model": "llama-3.1-8b", "method": "lora", "chunked_loss": True, "packing": True}
     told = {item.code: item for item in needs(dsgen.plan({**packed, "seq_len": 32768, "mean_len": 900}), "deepspeed")}
 
-    assert re.search(r"transformers takes by itself: .* GiB, \d\d% slower$", told["attention"].otherwise)
+    assert re.search(r"transformers takes by itself: .* GiB, \d\.\dx slower$", told["attention"].otherwise)
 
 
 @pytest.mark.parametrize("target", ["deepspeed", "hf-trainer"])
