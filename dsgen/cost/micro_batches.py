@@ -135,7 +135,7 @@ def passes(job: Job, strategy: Strategy) -> Passes:
     lengths = (length, targets_length(job, length))
     ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
     trained = recomputed(job.training, strategy.stage, job.version)
-    attention = attention_beside(trained, strategy.micro_batch == 1)
+    attention = attention_beside(job, strategy.micro_batch == 1)
     kernels = _kernels(job.model, trained, attention, strategy.stage == 3, sees(job))
     ranks = job.world // strategy.tp if job.model.experts_apart and strategy.stage == 3 else 1
     return _passes(job.model, kernels, job.hardware, *lengths, *ways, ranks)

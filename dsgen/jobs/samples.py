@@ -6,7 +6,7 @@ from dsgen.jobs.job import Job
 from dsgen.shapes.attention_kinds import MASKED
 from dsgen.shapes.profiles import Training
 
-__all__ = ["SPREAD", "attention_beside", "beside_padding", "seen_length", "tokens_of_sequence", "varied_mean"]
+__all__ = ["SPREAD", "attention_beside", "beside_padding", "pads", "seen_length", "tokens_of_sequence", "varied_mean"]
 
 # Standard deviation of the lengths of samples, by their mean, where they are far from the longest. Without padding the
 # runs of foundation-model-stack/fms-acceleration (876e2ed, scripts/benchmarks/refs_orca/a100_80gb_pf.csv) have samples
@@ -20,18 +20,24 @@ def varied_mean(training: Training) -> int | None:
     return None if training.packing else training.mean_len
 
 
-def attention_beside(training: Training, single: bool) -> str:
-    """The attention that runs where a training asks for one; a `single` sequence has no padding.
+def attention_beside(job: Job, single: bool) -> str:
+    """The attention that runs where a job asks for one; a `single` sequence has no padding.
 
     Samples that share a row have a mask of their borders; it is counted as long as one sequence, and is longer where a
     micro-batch is one row.
     """
+    training = job.training
     shared = training.packing or training.padding_free
-    return str(beside_padding(training.attention, shared or (varied_mean(training) is not None and not single)))
+    return str(beside_padding(training.attention, shared or (pads(job.seq_len, varied_mean(training)) and not single)))
+
+
+def pads(longest: int, mean: int | None) -> bool:
+    """Whether micro-batches of several samples are padded: not where nothing is said of lengths, or all are alike."""
+    return mean is not None and mean < longest
 
 
 def beside_padding(attention: str | None, padded: bool) -> str | None:
-    """The same: MASKED where sdpa gets a mask, as a micro-batch is `padded`.
+    """The attention that runs where one is asked for: MASKED where sdpa gets a mask, as a micro-batch is `padded`.
 
     transformers leaves the mask out where all of it is ones (5.23, masking_utils.py, _ignore_causal_mask_sdpa; 4.36 and
     later likewise), and FlashAttention takes the padding out.

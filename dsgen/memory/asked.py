@@ -147,7 +147,7 @@ def tells(job: Job, tp: int) -> bool:
     family = family_of(model)
     sharded = tp > 1 and model.tied_embeddings and family.autotp.tied_head
     cut = LIGERS[model.liger].shifted if job.training.chunked_loss else model.logits_shifted
-    masked = attention_beside(job.training, False) != job.training.attention
+    masked = attention_beside(job, False) != job.training.attention
     return family.eager(job.training.attention) or masked or sharded or cut
 
 
@@ -197,7 +197,7 @@ def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     older = _older(layout.stage, layout.offload_optimizer, job.version, job.foreach)
     returns = must_reenter(job.training.method, layout.stage, job.version)
     training = recomputed(job.training, layout.stage, job.version)
-    if (attention := attention_beside(training, single)) != training.attention:
+    if (attention := attention_beside(job, single)) != training.attention:
         training = attrs.evolve(training, attention=attention)
     return Asked(job.model, training, job.seq_len, world, single, job.narrow, *older, returns)
 

@@ -237,7 +237,7 @@ def _inputs_bytes(job: Job) -> int:
 def _gets_a_mask(job: Job) -> bool:
     """Whether sdpa gets a mask, beside which it computes all pairs of tokens, and FlashAttention could run."""
     wishes, window = job.training, job.model.sliding_window
-    if attention_beside(wishes, False) == "sdpa" and not 0 < window <= job.seq_len:
+    if attention_beside(job, False) == "sdpa" and not 0 < window <= job.seq_len:
         return False
     asked = attrs.evolve(wishes, attention="flash")
     return running_attention(job.hardware, job.model, asked, wishes.precision) == "flash"

@@ -14,7 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.jobs.releases import brings_foreach, loops_over_experts, reenters
 from dsgen.jobs.said_releases import newer_than_known
-from dsgen.jobs.samples import beside_padding, varied_mean
+from dsgen.jobs.samples import beside_padding, pads, varied_mean
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -201,8 +201,9 @@ class Request:
     @property
     def attention(self) -> str | None:
         """What runs where the run asks for one."""
-        several = self.config.get("train_micro_batch_size_per_gpu") != 1
-        return beside_padding(self.run.attention, bool(self.run.mean_len) and not self.run.packing and several)
+        run, several = self.run, self.config.get("train_micro_batch_size_per_gpu") != 1
+        mean = None if run.packing or not run.seq_len else run.mean_len
+        return beside_padding(run.attention, several and pads(run.seq_len or 0, mean))
 
     def _lengths(self) -> list[int] | None:
         """Tokens of each step where sequences have several lengths, the longest last; None where all are alike."""

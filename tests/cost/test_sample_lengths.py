@@ -10,6 +10,7 @@ from dsgen.cost.steps import speed_interval
 from dsgen.jobs.samples import SPREAD, seen_length
 from dsgen.memory import estimate
 from dsgen.planning import plan
+from dsgen.planning.program_changes import program_changes
 from dsgen.report import costs
 
 # foundation-model-stack/fms-acceleration 876e2ed, a100_80gb_pf.csv of refs_orca: micro-batch -> tokens of a sequence
@@ -136,6 +137,17 @@ def test_a_mask_of_padding_makes_sdpa_slower_and_one_sequence_has_none(make_job)
     assert sdpa_4.seconds > 1.1 * flash_4.seconds
     assert estimate(sdpa, one).gpu.peak_bytes == estimate(flash, one).gpu.peak_bytes
     assert estimate(sdpa, several).gpu.peak_bytes > 1.05 * estimate(flash, several).gpu.peak_bytes
+
+
+@pytest.mark.parametrize(("mean_len", "masked"), [(None, False), (4000, False), (3999, True)])
+def test_samples_that_are_all_as_long_have_no_padding(make_job, mean_len, masked):
+    """transformers leaves a mask out where all of it is ones."""
+    job, alike = (job_of(make_job, attention="sdpa", gpus=8, seq_len=4000, mean_len=mean) for mean in (mean_len, None))
+    several = at(job, micro_batch=4, accumulation=1, stage=2)
+
+    assert (cost(job, several).parts["attention"] > 2 * cost(alike, several).parts["attention"]) is masked
+    assert (estimate(job, several).gpu.peak_bytes > estimate(alike, several).gpu.peak_bytes) is masked
+    assert ("--attention flash" in {change.option for change in program_changes(job)}) is masked
 
 
 def test_a_window_gives_sdpa_a_mask_from_its_length_on(make_job):

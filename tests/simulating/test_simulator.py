@@ -672,6 +672,17 @@ def test_a_release_of_transformers_that_is_not_installed_is_no_simulation(model:
         from_rendered(dsgen.render({**job, "transformers": "4.57"}))
 
 
+@pytest.mark.parametrize(
+    ("micro_batch", "mean_len", "attention"),
+    [(2, 128, "masked"), (1, 128, "sdpa"), (2, 512, "sdpa"), (2, None, "sdpa")],
+)
+def test_sdpa_gets_a_mask_where_several_sequences_have_padding(micro_batch, mean_len, attention) -> None:
+    config = {"train_micro_batch_size_per_gpu": micro_batch, "zero_optimization": {"stage": 2}}
+    asked = request(config, options=Options(seq_len=512, mean_len=mean_len, attention="sdpa"))
+
+    assert asked.to_engine()["attention"] == attention
+
+
 def test_a_mean_length_makes_steps_of_several_lengths_with_the_longest_last() -> None:
     config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
     engine = request(config, options=Options(seq_len=512, mean_len=128, steps=25)).to_engine()
