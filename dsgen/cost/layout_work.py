@@ -73,7 +73,9 @@ def layout_work(asked: CostKey) -> LayoutWork:
     """What the step of an asked strategy has in common with other batches of its layout."""
     one = asked.strategy
     layout = (one.stage, one.offload_optimizer, one.offload_param, one.tp, one.checkpointing, one.precision)
-    return _layout_work(CostKey(asked.job, one, asked.deepspeed, asked.of_job, layout, one.buffers))
+    # A batch whose padding reaches a window runs the blocks that have one apart from the others.
+    parts = tuple(part.repeats for part in passes(asked.job, one).order)
+    return _layout_work(CostKey(asked.job, one, asked.deepspeed, asked.of_job, layout, one.buffers, parts))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -86,7 +88,7 @@ def _layout_work(asked: CostKey) -> LayoutWork:
     # What comes last is behind everything.
     apart = overlaps or (strategy.stage == GATHERS and strategy.offload_optimizer != "none")
     adapters = training.method != "full" and not training.lora_train_embeddings
-    order = passes(job, strategy).order  # any batch runs the same parts
+    order = passes(job, strategy).order  # whose parts are among what is asked
     bucket = strategy.buffers.reduce_bucket
     shares = shares_of(order, numbers, job.model, adapters, late if apart else None, bucket)
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)

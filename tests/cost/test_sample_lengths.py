@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from dsgen.cost import cost, most_speed, steps
+from dsgen.cost.micro_batches import passes
 from dsgen.cost.model_flops import utilization
 from dsgen.cost.sample_lengths import LEAST_SPREAD, MOST_SPREAD, computed_length
 from dsgen.cost.steps import speed_interval
@@ -148,6 +149,18 @@ def test_samples_that_are_all_as_long_have_no_padding(make_job, mean_len, masked
     assert (cost(job, several).parts["attention"] > 2 * cost(alike, several).parts["attention"]) is masked
     assert (estimate(job, several).gpu.peak_bytes > estimate(alike, several).gpu.peak_bytes) is masked
     assert ("--attention flash" in {change.option for change in program_changes(job)}) is masked
+
+
+@pytest.mark.parametrize("attention", ["flash", "sdpa"])
+def test_some_micro_batches_reach_a_window_and_others_do_not(make_job, attention):
+    """Gemma 3's is of 1,024 tokens; what all batches of a layout have in common is asked by its parts."""
+    training = {"seq_len": 4096, "mean_len": 800, "attention": attention, "method": "lora"}
+    job = make_job("a100-80g", "gemma-3-4b", training=training, cluster={"gpus": 1})
+    short, long = (at(job, micro_batch=size, accumulation=1, stage=2) for size in (1, 8))
+
+    assert computed_length(job, short) < job.model.sliding_window < computed_length(job, long)
+    assert len(passes(job, short).order) < len(passes(job, long).order)
+    assert min(cost(job, strategy).seconds for strategy in (short, long, short)) > 0
 
 
 def test_a_window_gives_sdpa_a_mask_from_its_length_on(make_job):

@@ -307,13 +307,16 @@ WISHES = {
 NETWORKS = ("ethernet-10g", "ethernet-25g", "ib-hdr-200g")
 
 
-def random_job(make_job, chance):
+WINDOWED = ("gemma-3-1b", "gemma-3-4b", "gemma-2-2b", "mistral-7b", "phi-3-mini", "llama-3.2-1b")
+
+
+def random_job(make_job, chance, models=MODELS):
     nodes, share = chance.choice(((1, 8), (1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1)))
     said = {name: chance.choice(values) for name, values in WISHES.items()}
     network = {"profiles": [chance.choice(NETWORKS)]} if nodes > 1 else {}
     card, full = chance.choice(CARDS)
     cluster = {"gpus": max(1, nodes * full // share), "nodes": nodes}
-    return make_job(card, chance.choice(MODELS), training=said, cluster=cluster, **network)
+    return make_job(card, chance.choice(models), training=said, cluster=cluster, **network)
 
 
 def check_choice(job):
@@ -339,6 +342,16 @@ def test_the_choice_among_samples_of_several_lengths_is_the_one_of_brute_force(m
     job = random_job(make_job, chance)
     share, packing = chance.choice((0.02, 0.1, 0.3, 0.8)), chance.random() < 0.3
     samples = {"mean_len": max(1, int(share * job.seq_len)), "packing": packing, "padding_free": chance.random() < 0.3}
+    check_choice(attrs.evolve(job, training=attrs.evolve(job.training, **samples)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_choice_beside_a_mask_is_the_one_of_brute_force(make_job, seed):
+    """sdpa has none where a micro-batch is one sample, and more of them may reach a window."""
+    chance = random.Random(seed)
+    job = random_job(make_job, chance, WINDOWED)
+    share = chance.choice((None, 0.02, 0.1, 0.3, 0.8, 1.0))
+    samples = {"mean_len": share and max(1, int(share * job.seq_len)), "attention": chance.choice(("flash", "sdpa"))}
     check_choice(attrs.evolve(job, training=attrs.evolve(job.training, **samples)))
 
 
