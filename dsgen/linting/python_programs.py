@@ -58,8 +58,9 @@ _ADAPTERS = {
 _RANK = 8  # of a LoraConfig that says none
 _OF_BASE = ("LoraConfig", "BitsAndBytesConfig")
 _BASE = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
-_LOADED = ("attn_implementation", "dtype", "torch_dtype")
-_TAKEN = {"attn_implementation": "sdpa"}  # what transformers takes where nobody asks for another
+_ATTENTION, _TAKEN = "attn_implementation", "sdpa"  # which transformers takes where nobody asks for another
+_ATTENTIONS = (_ATTENTION, "flash_att")  # parts of the names by which a program asks for one, in whatever way
+_LOADED = (_ATTENTION, "dtype", "torch_dtype")
 # Classes of Unsloth (unsloth/models/loader.py, 2026); their from_pretrained and get_peft_model take all themselves.
 UNSLOTH, _UNSLOTHS_RANK = ("FastLanguageModel", "FastModel", "FastVisionModel"), 16
 _PATH = "pretrained_model_name_or_path"
@@ -84,6 +85,8 @@ def told_by(text: str, path: str) -> dict[str, Any]:
     said = _known(trained[0][1]) if trained else {}
     for name, node in calls:  # of two models the first is trained, and the other its reference or teacher
         said = {**_known(_of_call(name, node, constants)), **said}
+    if _asks_for_no_attention(tree, constants):
+        said[_ATTENTION] = _TAKEN
     if trained and (own := trained[0][0].removesuffix(_CONFIG)) in _OF_TRL:
         said[CONFIG_OF_TRL] = own
         said.setdefault("use_peft", OF_PEFT in said)
@@ -195,7 +198,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[str, Any]:
     """What one call says, besides the arguments themselves."""
     told = _keywords(node, constants)
-    if isinstance(node.func, ast.Attribute) and called(node.func.value) in UNSLOTH:
+    if _is_unsloths(node):
         return _of_unsloth(name, node, told, constants)
     if name == "LoraConfig":
         left = {"r": _RANK, "lora_dropout": 0.0}
@@ -209,10 +212,31 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
         return {"model_name_or_path": told["model"]}
     if name == "from_pretrained" and is_of_a_model(node.func):
         first = _value(node.args[0], constants) if node.args else told.get(_PATH, _OPEN)
-        usual = {} if _unpacks(node, constants) else _TAKEN
-        kept = {key: told[key] for key in (*_LOADED, *_BASE) if key in told}
-        return {**usual, **kept, "model_name_or_path": first}
+        return {key: told[key] for key in (*_LOADED, *_BASE) if key in told} | {"model_name_or_path": first}
     return {}
+
+
+def _asks_for_no_attention(tree: ast.Module, constants: Mapping[str, Any]) -> bool:
+    """Whether a program loads its model, of several the first, and nowhere names an attention, but for another model's:
+    a config of it, arguments, or a patch may."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node.func) == "from_pretrained")
+    loads = sorted((node for node in calls if is_of_a_model(node.func) or _is_unsloths(node)), key=_place)
+    if not loads or _is_unsloths(loads[0]) or _unpacks(loads[0], constants):
+        return False
+    if _keywords(loads[0], constants).get(_ATTENTION) is not None:
+        return False
+    words = [word for load in loads for word in load.keywords if word.arg == _ATTENTION]
+    apart = {id(node) for word in words for node in ast.walk(word)}
+    names = (name for node in ast.walk(tree) if id(node) not in apart for _, name in ast.iter_fields(node))
+    return not any(part in name for name in names if isinstance(name, str) for part in _ATTENTIONS)
+
+
+def _place(node: ast.Call) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _is_unsloths(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and called(node.func.value) in UNSLOTH
 
 
 def _of_unsloth(name: str, node: ast.Call, told: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:

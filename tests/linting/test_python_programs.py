@@ -209,16 +209,51 @@ def test_a_program_of_unsloth_s_has_its_adapters_and_its_base_in_4_bits() -> Non
     assert (read_arguments("u.py").fields["method"], read_arguments("u.py").fields["loading"]) == ("lora", "mapped")
 
 
+LOADED = 'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B"'
+REFERENCE = 'reference = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B"'
+
+
 @pytest.mark.parametrize(
-    ("call", "attention"),
+    ("lines", "attention"),
     [
-        ('AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")', "sdpa"),
-        ('AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B", attn_implementation="eager")', "eager"),
-        ('AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B", **more)', None),
-        ('AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")', None),
+        ([f"{LOADED})"], "sdpa"),
+        ([f"{LOADED}, attn_implementation=None)"], "sdpa"),
+        ([f'{LOADED}, attn_implementation="eager")'], "eager"),
+        ([f"{LOADED}, **more)"], None),
+        (['model = AutoModelForSequenceClassification.from_pretrained("Qwen/Qwen3-8B")'], "sdpa"),
+        (['tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")'], None),
+        (['processor = AutoProcessor.from_pretrained("Qwen/Qwen3-8B")'], None),
+        # Of two models the first is trained, whatever only running the program would tell of it.
+        ([f'{LOADED}, attn_implementation="flash_attention_2")', f"{REFERENCE})"], "flash_attention_2"),
+        ([f"{LOADED})", f'{REFERENCE}, attn_implementation="flash_attention_2")'], "sdpa"),
+        ([f"{LOADED}, attn_implementation=asked.attention)", f"{REFERENCE})"], None),
+        ([f"{LOADED}, attn_implementation=asked.attention)", 'model = PeftModel.from_pretrained(model, "own")'], None),
+        # What names one elsewhere may be meant for the model.
+        ([f"{LOADED}, use_flash_attention_2=True)"], None),
+        (['config._attn_implementation = "flash_attention_2"', f"{LOADED}, config=config)"], None),
+        (
+            [
+                'config = AutoConfig.from_pretrained("Qwen/Qwen3-8B", attn_implementation="flash_attention_2")',
+                f"{LOADED}, config=config)",
+            ],
+            None,
+        ),
+        (['more = {"dtype": "auto"}', 'more["attn_implementation"] = "flash_attention_2"', f"{LOADED}, **more)"], None),
+        ([f"{LOADED})", 'model.set_attn_implementation("flash_attention_2")'], None),
+        (["from patches import replace_llama_attn_with_flash_attn", f"{LOADED})"], None),
+        (['model, _ = FastLanguageModel.from_pretrained("unsloth/Qwen3-8B")', f"{REFERENCE})"], None),
     ],
 )
-def test_transformers_takes_sdpa_where_a_program_asks_for_no_attention(call: str, attention: str | None) -> None:
-    told = told_by(f"model = {call}\nargs = TrainingArguments(output_dir='out')\n", "train.py")
+def test_transformers_takes_sdpa_where_a_program_asks_for_no_attention(lines: list[str], attention: str | None) -> None:
+    told = told_by("\n".join([*lines, "args = TrainingArguments(output_dir='out')"]), "train.py")
 
     assert told.get("attn_implementation") == attention
+
+
+def test_a_reward_model_is_not_what_a_trainer_s_own_arguments_load() -> None:
+    text = """
+reward = AutoModelForSequenceClassification.from_pretrained("Qwen/Qwen3-0.6B")
+args = GRPOConfig(model_init_kwargs={"attn_implementation": "flash_attention_2"})
+trainer = GRPOTrainer(model="Qwen/Qwen3-8B", args=args, reward_funcs=reward)
+"""
+    assert told_by(text, "train.py")["attn_implementation"] == "flash_attention_2"
