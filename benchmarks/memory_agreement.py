@@ -26,7 +26,7 @@ from memory_cases_foreach import with_foreach
 from memory_cases_keys import with_keys
 from memory_cases_liger import with_liger
 from memory_cases_linear import with_plain_linear
-from memory_cases_masked import with_padding
+from memory_cases_masked import with_masks
 from memory_cases_muon import with_muon
 from memory_cases_offloaded import with_offloading
 from memory_cases_split import split
@@ -77,7 +77,7 @@ GROUPS = {  # what was recorded -> what draws it
     WIDENED: widening,
     FOREACH: with_foreach,
     LINEAR: with_plain_linear,
-    MASKED: with_padding,
+    MASKED: with_masks,
     LIGER: with_liger,
     OFFLOADED: with_offloading,
 }

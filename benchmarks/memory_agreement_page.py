@@ -79,7 +79,7 @@ def page(
         widened: Those of keys that are in the interval, not in the peak.
         foreach: Those that torch's own AdamW steps.
         linear: Those without zero.Init's own linear layer.
-        masked: Those of padded micro-batches beside sdpa.
+        masked: Those of masks beside sdpa.
         liger: Those with a chunked loss of Liger's older releases.
         offloaded: Those whose activations wait in the node's RAM.
         between: Saves and resumes.
@@ -221,12 +221,13 @@ def page(
         "",
         *_table(sorted(linear, key=lambda item: int(item.case.name.rpartition(" p")[2]))),
         "",
-        "## Padded micro-batches beside sdpa",
+        "## Masks beside sdpa",
         "",
-        "Where a micro-batch has padding, torch's sdpa gets a mask. transformers then repeats keys and values for",
-        "every query head, and torch makes numbers of the mask in each call, which the kernel saves. The simulated",
-        f"masks are transformers' own. {MASKED_DEPTH} blocks or fewer of each model, in one run all 32; sequences of",
-        f"{SEQ_LEN:,} tokens, in one of 2,048.",
+        "Where a micro-batch has padding, torch's sdpa gets a mask, and so do blocks with a window that a sequence",
+        "reaches (from x21 on). transformers then repeats keys and values for every query head, and torch makes",
+        "numbers of the mask in each call, which the kernel saves. The simulated masks are transformers' own.",
+        f"{MASKED_DEPTH} blocks or fewer of each model, in one run all 32; padded sequences of {SEQ_LEN:,} tokens, in",
+        "one run of 2,048.",
         "",
         summary(masked) + ".",
         "",

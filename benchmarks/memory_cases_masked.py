@@ -1,4 +1,4 @@
-"""Scenarios of padded micro-batches beside torch's sdpa: keys and values of every query head, and a mask in numbers."""
+"""Scenarios of masks beside torch's sdpa, of padding or a window: keys and values of every query head, and numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memory_cases import Case, usual  # benchmarks/memory_cases.py, beside this 
 
 from dsgen.shapes.attention_kinds import MASKED
 
-__all__ = ["MASKED_DEPTH", "with_padding"]
+__all__ = ["MASKED_DEPTH", "SEQ_LEN", "with_masks"]
 
 MASKED_DEPTH, SEQ_LEN, LORA_RANK = 6, 1000, 8
 
@@ -35,10 +35,18 @@ _ROWS: tuple[tuple[str, int, int, int, dict[str, Any]], ...] = (
     ("glm-4-9b-0414", 4, 2, 2, {"checkpointing": False}),
     ("granite-3.1-2b", 2, 2, 2, {"checkpointing": False}),
     ("smollm3-3b", 2, 2, 2, {"checkpointing": False}),
+    # Sequences that reach a window, and have no padding.
+    ("gemma-3-4b", 2, 2, 2, {"attention": "sdpa", "seq_len": 2048, "method": "lora", "checkpointing": False}),
+    ("gemma-3-4b", 2, 2, 1, {"attention": "sdpa", "seq_len": 2048}),
+    ("gemma-3-4b", 4, 3, 2, {"attention": "sdpa", "seq_len": 1024, "method": "lora", "checkpointing": False}),
+    ("gemma-3-1b", 2, 1, 3, {"attention": "sdpa", "seq_len": 600, "checkpointing": False}),
+    ("mistral-7b", 8, 2, 2, {"attention": "sdpa", "seq_len": 4096, "checkpointing": False}),
+    ("mistral-7b", 8, 3, 3, {"attention": "sdpa", "seq_len": 4500, "depth": 2}),
+    ("starcoder2-3b", 2, 2, 2, {"attention": "sdpa", "seq_len": 4200, "depth": 3}),
 )
 
 
-def with_padding() -> Iterator[Case]:
+def with_masks() -> Iterator[Case]:
     """The rows above in bf16, with checkpointing where nothing else is said."""
     for number, (model, gpus, stage, micro_batch, more) in enumerate(_ROWS):
         rest = {**more}

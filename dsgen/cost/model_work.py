@@ -157,11 +157,14 @@ def _blocks(forward: Forward, on: Execution, hidden: Tensor, again: bool, named:
         left = count
         while left:
             # Whether checkpointing asks for a gradient is in `asks`, and the loss is behind all blocks.
-            done = _run(forward.body(name), on._replace(asks=False, chunked=False), hidden, asks)
+            plain = on._replace(asks=False, chunked=False)
+            done = _run(forward.body(name), plain, hidden, asks)
+            narrow = _run(forward.body(name), plain._replace(masked=True), hidden, asks) if on.windowed else done
             # The first block gets what asks for no gradient where the embedding is frozen; what it trains asks for one.
             repeats = left if asks or not done.asks else 1
             asks = asks or done.asks
-            yield from _windowed(done.part(name, repeats, named[1 + place], again), on, place)
+            alike = name, repeats, named[1 + place], again
+            yield from _windowed(done.part(*alike), narrow.part(*alike), on, place)
             left -= repeats
             place += repeats
 
@@ -252,16 +255,17 @@ def _with_shared(part: PartWork, on: Execution) -> PartWork:
     return part._replace(backward=part.backward.plus(summed(tape.done)))
 
 
-def _windowed(part: PartWork, on: Execution, place: int) -> list[PartWork]:
-    """Blocks, apart from those among them that attend to a window only; the first is the model's block of a place."""
+def _windowed(part: PartWork, narrow: PartWork, on: Execution, place: int) -> list[PartWork]:
+    """Blocks, apart from those among them that attend to a window only, as they run; the first is the model's block of
+    a place."""
     window, family = on.model.sliding_window, family_of(on.model)
     if not window or on.eager or (window > on.seq_len if on.sdpa else window >= on.seq_len):  # sdpa gets a mask by then
         return [part]
     count = sum(family.windowed(block) for block in range(place, place + part.repeats))
-    narrow = part._replace(
+    narrow = narrow._replace(
         repeats=count,
-        forward=part.forward.within(window),
-        again=part.again.within(window),
-        backward=part.backward.within(window),
+        forward=narrow.forward.within(window),
+        again=narrow.again.within(window),
+        backward=narrow.backward.within(window),
     )
     return [one for one in (narrow, part._replace(repeats=part.repeats - count)) if one.repeats]

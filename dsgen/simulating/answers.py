@@ -12,7 +12,7 @@ from dsgen.memory.limits import PINNED, RANK_PROCESS_BYTES, gpu_limit, host_limi
 from dsgen.memory.overheads import overhead
 from dsgen.memory.reserved import ReservedBytes
 from dsgen.shapes.makers import NVIDIA
-from dsgen.simulating.durations import divided, masked
+from dsgen.simulating.durations import divided
 from dsgen.simulating.replay import replay
 from dsgen.simulating.requests import Request
 from dsgen.simulating.simulation import Collective, Sample, Shortage, Simulation, TensorGroup
@@ -31,8 +31,6 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
     run, rates, program = request.run, request.rates, answer.get("program")
     if program and run.packing and run.seq_len:
         program = divided(program, seen_length(run.seq_len, run.mean_len))
-    if program and request.attention == "sdpa":
-        program = masked(program)
     attention, card = request.run.attention or "flash", rates.architecture if rates else ""
     kernel = fused_kernel(attention, card, release=request.flash_attention, torch=request.torch)
     return Simulation(

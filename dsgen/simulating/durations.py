@@ -8,7 +8,7 @@ from typing import Any
 from dsgen import kernels
 from dsgen.kernels import Rates
 
-__all__ = ["adam_seconds", "contention", "divided", "flops", "host_seconds", "link", "masked", "seconds", "sizes"]
+__all__ = ["adam_seconds", "contention", "divided", "flops", "host_seconds", "link", "seconds", "sizes"]
 
 _KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
           "all-to-all": "all_to_all"}  # fmt: skip
@@ -74,19 +74,6 @@ def _divided(entry: Sequence[Any], length: int) -> Sequence[Any]:
         return entry
     *begin, batch, heads, kv_heads, queries, _, head_size, causal, window, dtype = entry
     return [*begin, batch * queries / length, heads, kv_heads, length, length, head_size, causal, window, dtype]
-
-
-def masked(program: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A program whose blocks with a window get a mask, as sdpa does from its length on (transformers 5.23,
-    masking_utils.py, _ignore_causal_mask_sdpa)."""
-    return {**program, "entries": [_masked(entry) for entry in program["entries"]]}
-
-
-def _masked(entry: Sequence[Any]) -> Sequence[Any]:
-    if entry[0] != "attention" or not 0 < entry[-2] <= entry[-5]:
-        return entry
-    *begin, _, window, dtype = entry
-    return [*begin, False, window, dtype]
 
 
 def contention(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:

@@ -201,9 +201,8 @@ class Request:
     @property
     def attention(self) -> str | None:
         """What runs where the run asks for one."""
-        run, several = self.run, self.config.get("train_micro_batch_size_per_gpu") != 1
-        mean = None if run.packing or not run.seq_len else run.mean_len
-        return beside_padding(run.attention, several and pads(run.seq_len or 0, mean))
+        alike = self.run.packing or self.config.get("train_micro_batch_size_per_gpu") == 1
+        return beside_padding(self.run.attention, not alike and pads(self.run.seq_len or 0, self.run.mean_len))
 
     def _lengths(self) -> list[int] | None:
         """Tokens of each step where sequences have several lengths, the longest last; None where all are alike."""

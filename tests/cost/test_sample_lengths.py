@@ -127,8 +127,8 @@ def test_attention_of_packed_samples_stops_at_their_borders(make_job):
 
 
 def test_a_mask_of_padding_makes_sdpa_slower_and_one_sequence_has_none(make_job):
-    """At up to 4,096 tokens, whose kernel without a mask takes a tenth of a step; memory is more too."""
-    asked = {"gpus": 8, "mean_len": 2000, "checkpointing": "none"}
+    """At up to 4,000 tokens, whose kernel without a mask takes a tenth of a step; memory is more too."""
+    asked = {"gpus": 8, "seq_len": 4000, "mean_len": 2000, "checkpointing": "none"}
     flash, sdpa = (job_of(make_job, attention=attention, **asked) for attention in ("flash", "sdpa"))
     several, one = (at(flash, micro_batch=size, accumulation=1, stage=2, checkpointing=False) for size in (4, 1))
     flash_4, sdpa_4, flash_1, sdpa_1 = (cost(job, strategy) for strategy in (several, one) for job in (flash, sdpa))

@@ -11,10 +11,10 @@ from dsgen.engine.simulate.devices import streams
 from dsgen.engine.simulate.programs import PYTHON
 from dsgen.engine.simulate.works import NAMES
 
-__all__ = ["FLASH", "MASKED", "implementation", "register", "word"]
+__all__ = ["FLASH", "MASKED", "SDPA", "implementation", "register", "word"]
 
 FLASH = "dsgen_fused"  # transformers looks for a package where a name holds "flash"
-MASKED = "dsgen_masked"
+SDPA, MASKED = "dsgen_sdpa", "dsgen_masked"
 EAGER = "eager"
 
 # Classes of transformers 5 that do not know its attention interface keep a table of their own.
@@ -110,6 +110,23 @@ def _with_mask(module: Any, query: Any, key: Any, value: Any, attention_mask: An
     return _FlashAttention.apply(query, key, value, False, more.get("sliding_window") or 0, bias), None
 
 
+def _as_sdpa(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **more: Any) -> tuple[Any, None]:
+    """torch's fused kernels, as there is a mask or none."""
+    attend = _flash if attention_mask is None else _with_mask
+    return attend(module, query, key, value, attention_mask, **more)
+
+
+def _mask_of_window(kv_length: int, local_size: int | None = None, **more: Any) -> Any:
+    """transformers' own, of whole sequences without padding: one of a window alone, from its length on. Nobody can look
+    at the positions here to see that no sequences share a row."""
+    from transformers.masking_utils import sdpa_mask, sliding_window_causal_mask_function
+
+    if local_size is None or kv_length < local_size:
+        return None
+    more |= {"attention_mask": None, "mask_function": sliding_window_causal_mask_function(local_size)}
+    return sdpa_mask(kv_length=kv_length, local_size=local_size, **more)
+
+
 def _mask(batch_size: int, q_length: int, kv_length: int, device: Any = "cpu", **more: Any) -> Any:
     """transformers' own, of sequences with padding; nobody can look at the numbers here to see that there is none."""
     from transformers.masking_utils import sdpa_mask
@@ -131,13 +148,15 @@ def register() -> None:
 
     AttentionInterface.register(FLASH, _flash)
     AttentionMaskInterface.register(FLASH, lambda *_, **__: None)
+    AttentionInterface.register(SDPA, _as_sdpa)
+    AttentionMaskInterface.register(SDPA, _mask_of_window)
     AttentionInterface.register(MASKED, _with_mask)
     AttentionMaskInterface.register(MASKED, _mask)
 
 
 def word(name: str) -> str:
     """What ran: "fused" (with a mask), "math" or "eager", from transformers' name."""
-    return {FLASH: "fused", MASKED: "fused, with a mask", "sdpa": "math"}.get(name, name)
+    return {FLASH: "fused", SDPA: "fused", MASKED: "fused, with a mask", "sdpa": "math"}.get(name, name)
 
 
 def implementation(name: str, kind: Any) -> str:
@@ -159,4 +178,4 @@ def implementation(name: str, kind: Any) -> str:
         getattr(module, table)[FLASH] = getattr(module, entry)
         module._flash_attention_forward = _of_the_class
         return FLASH  # nothing of it asks for a mask
-    return MASKED if name == "masked" else FLASH if fused else "sdpa"
+    return {"flash": FLASH, "sdpa": SDPA, "masked": MASKED}.get(name, "sdpa")

@@ -23,7 +23,7 @@ def embed(tape: Tape, on: Execution) -> tuple[Tensor, list[Tensor]]:
     ids = tape.make((on.seq_len, 0), 1, op.INDEX)
     if tape.works:
         note_positions(tape, on)
-        if on.eager or on.masked:
+        if on.eager or on.masked or on.windowed:
             note_mask(tape, on)
     return embedded, [ids, *masks_of(tape, on)]
 

@@ -50,7 +50,10 @@ def note_positions(tape: Tape, on: Execution, masks: int = 1) -> None:
 
 
 def masks_of(tape: Tape, on: Execution, masks: int = 1) -> list[Tensor]:
-    """The masks that attention gets: as numbers to add where it is eager, of bools where sdpa has one."""
+    """The masks that attention gets: as numbers to add where it is eager, of bools where sdpa has one. That of a window
+    is the same of every sequence."""
+    if on.windowed:
+        return [tape.make((on.seq_len, 0), on.seq_len, op.MASK)]
     if not (on.eager or on.masked):
         return []
     return [tape.make(on.rows, on.seq_len, on.item if on.eager else op.MASK) for _ in range(masks)]
@@ -58,7 +61,8 @@ def masks_of(tape: Tape, on: Execution, masks: int = 1) -> list[Tensor]:
 
 def note_mask(tape: Tape, on: Execution) -> None:
     """Note the work on a mask: which tokens each may see, and for eager attention that as numbers to add."""
-    one, seen = (Tensor((on.seq_len, 0), on.seq_len, op.MASK, None), Tensor(on.rows, on.seq_len, op.MASK, None))
+    one = Tensor((on.seq_len, 0), on.seq_len, op.MASK, None)
+    seen = one if on.windowed else Tensor(on.rows, on.seq_len, op.MASK, None)
     tokens = Tensor((on.seq_len, 0), 1, op.INDEX, None)
     for _ in range(2):
         tape.moves(COPY, tokens)  # counted up

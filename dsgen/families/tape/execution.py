@@ -45,7 +45,8 @@ class Execution(NamedTuple):
         embeddings: Copies of embedding and head are trained beside adapters.
         narrow: Adapters are in 16 bits whatever made the model: peft was told so, or DeepSpeed cast them.
         sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
-        masked: It gets a mask with the padding of sequences in it.
+        masked: It gets a mask.
+        windowed: It gets one in blocks with a window alone, which the sequence reaches.
         clamps: What goes between the parts of a block is cut to the range of fp16 (T5).
         source_len: Tokens of the sequence whose encoding a decoder attends to.
         quantized: Linear layers of blocks hold 4-bit weights.
@@ -77,6 +78,7 @@ class Execution(NamedTuple):
     narrow: bool = False
     sdpa: bool = False
     masked: bool = False
+    windowed: bool = False
     clamps: bool = False
     source_len: int = 0
     quantized: bool = False

@@ -71,6 +71,7 @@ def execution(
         embeddings=embeddings,
         sdpa=attention in ("sdpa", MASKED),
         masked=attention == MASKED,
+        windowed=attention == "sdpa" and _reaches_windows(model, seq_len),
         clamps=family.encodes and precision == "fp16",
         quantized=quantized(model, method),
         direct=family.direct,
@@ -82,6 +83,13 @@ def execution(
         splits_head=family.autotp.splits_head(model.tied_embeddings),
         head_norm=of_heads,
     )
+
+
+def _reaches_windows(model: Model, seq_len: int) -> bool:
+    """Whether blocks have a window that a sequence reaches: sdpa gets a mask by then (transformers 5.23,
+    masking_utils.py, _ignore_causal_mask_sdpa)."""
+    family, window = family_of(model), model.sliding_window
+    return 0 < window <= seq_len and not family.eager("sdpa") and any(map(family.windowed, range(model.layers)))
 
 
 def _check_adapters(model: Model, wished: Training) -> None:

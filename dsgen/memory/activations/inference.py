@@ -12,6 +12,7 @@ from dsgen.families.tape.lifetimes import opening, size
 from dsgen.families.tape.moments import Activity
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
+from dsgen.memory.activations.blocks_in_order import blocks_in_order
 from dsgen.memory.activations.course import NOTHING
 from dsgen.memory.activations.recording import Recording
 from dsgen.shapes.profiles import Model
@@ -42,9 +43,10 @@ def _inference(on: Execution, told: bool) -> tuple[Activity, ...]:
     before, _ = opening(first, hidden, *saved, *read, *referred)
     tables = [one.storage for one in (*saved, *read, *referred) if one.storage is not hidden.storage]
     during = size(tables)
-    dense = model.dense_layers if model.experts else model.layers
-    order = [(name, count) for name, count in forward.order(dense, model.layers - dense) if count]
-    runs = [(name, count, _forward(forward.body(name), on, hidden, (), told)) for name, count in order]
+    runs = [
+        (name, count, _forward(forward.body(name), alike, hidden, (), told))
+        for name, count, alike in blocks_in_order(on)
+    ]
     vocabulary = (model.vocab_size, model.vocab_size // on.tp)
     last = _forward(forward.head, on, hidden, vocabulary, told)
     extra = size([hidden.storage]) if hidden in referred else NOTHING

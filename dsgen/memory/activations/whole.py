@@ -1,7 +1,7 @@
 """Activations of a whole model: each of its stretches runs on a tape once, put together for any number of blocks."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dsgen.families import family_of
@@ -12,6 +12,7 @@ from dsgen.families.tape.lifetimes import Record, opening, size
 from dsgen.families.tape.moments import Activity, Size
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
+from dsgen.memory.activations.blocks_in_order import blocks_in_order
 from dsgen.memory.activations.course import NOTHING, plus
 from dsgen.memory.activations.executions import execution
 from dsgen.memory.activations.offloaded import Offloaded, leaving, moved
@@ -175,23 +176,21 @@ def _activations(
     rest = size([*graph, *(one.storage for one in staying)])
     if checkpointing and on.eager and forward.carries_weights:
         during = plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
-    dense = model.dense_layers if model.experts else model.layers
-    order = [(name, count) for name, count in forward.order(dense, model.layers - dense) if count]
-    records = {name: _record(forward.body(name), on, hidden, True, told) for name, _ in order}
+    order = blocks_in_order(on)
+    records = {one.kind: _record(forward.body(one.name), one.on, hidden, True, told) for one in order}
     entering = whole if offloads else NOTHING  # of each block, on its way
     ways_again: dict[str, Any] = {"again": checkpointing, "reentrant": reentrant, "behind": entering}
-    made = {name: Recording.of(one, **ways_again) for name, one in records.items()}
-    runs = [(name, count, made[name]) for name, count in order]
+    made = {kind: Recording.of(one, **ways_again) for kind, one in records.items()}
+    runs = [(one.name, one.repeats, made[one.kind]) for one in order]
     if offloads:  # the inputs of blocks wait elsewhere
         runs = [(name, count, stretch._replace(kept=NOTHING)) for name, count, stretch in runs]
     if not starts:
-        plain = {name: _record(forward.body(name), on, hidden, False, told) for name, _ in order}
-        runs = _first_apart(runs, plain)
+        runs = _first_apart(runs, [_record(forward.body(one.name), one.on, hidden, False, told) for one in order])
     behind = forward.head, on, hidden.rows, hidden.width, hidden.item, told, runs[-1][2].asks, offloads
     head, last = _recorded_head(*behind), _head(*behind)
     end = None
     if offloads and head.saves:  # what the first node behind it has kept came back last
-        end = Recording.of(records[order[-1][0]], **{**ways_again, "behind": size(head.saves[:1])})
+        end = Recording.of(records[order[-1].kind], **{**ways_again, "behind": size(head.saves[:1])})
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
@@ -255,17 +254,16 @@ def recorded(on: Execution, checkpointing: bool, told: bool, offloads: bool = Fa
         on: How it runs.
         checkpointing, told, offloads: As for `activations`.
     """
-    forward, model, first = family_of(on.model).forward, on.model, Tape()
+    forward, first = family_of(on.model).forward, Tape()
     if isinstance(forward, Stacks):
         return None
     hidden, saved, read, referred = forward.before(first, on)
     opening(first, hidden, *saved, *read, *referred)
-    dense = model.dense_layers if model.experts else model.layers
-    names = [name for name, count in forward.order(dense, model.layers - dense) for _ in range(count)]
-    blocks = [(_record(forward.body(name), on, hidden, True, told), checkpointing) for name in names]
+    order = [one for one in blocks_in_order(on) for _ in range(one.repeats)]
+    blocks = [(_record(forward.body(one.name), one.on, hidden, True, told), checkpointing) for one in order]
     if hidden.edge is None and not checkpointing:  # those before the first adapter have no backward
-        for place, name in enumerate(names):
-            plain = _record(forward.body(name), on, hidden, False, told)
+        for place, one in enumerate(order):
+            plain = _record(forward.body(one.name), one.on, hidden, False, told)
             blocks[place] = plain, False
             if len(plain.steps) > plain.forward:
                 break
@@ -325,13 +323,11 @@ def _recorded(block: Block, on: Execution, rows: Size, width: int, item: int, as
     return record(_ready(block, on), shape, told=told)
 
 
-def _first_apart(
-    runs: list[tuple[str, int, Recording]], plain: Mapping[str, Record]
-) -> list[tuple[str, int, Recording]]:
+def _first_apart(runs: list[tuple[str, int, Recording]], plain: Sequence[Record]) -> list[tuple[str, int, Recording]]:
     """The runs where the very first block gets hidden states that ask for no gradient, as they do behind an adapter."""
     before: list[tuple[str, int, Recording]] = []
     for place, (name, count, stretch) in enumerate(runs):
-        first = Recording.of(plain[name], again=False)
+        first = Recording.of(plain[place], again=False)
         if first.asks:
             others = [(name, count - 1, stretch)] if count > 1 else []
             return [*before, (name, 1, first), *others, *runs[place + 1 :]]
