@@ -146,7 +146,7 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
     uses: list[Use] = []
     files: list[Path] = []
     missing: list[Fault] = []
-    own, named = _own_arguments(start, document, open_file, places)
+    own, named, brings = _own_arguments(start, document, open_file, places)
     if named is not None:
         uses.append(Use(config=named, target="hf-trainer", ranks=ranks, said=_joined(said, own)))
     for argument, target in _configs(start):
@@ -164,6 +164,10 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
             continue
         text = open_file(file) if depth > 1 else None
         inner = _told(text, _shown(file), open_file, depth - 1) if text is not None else Told()
+        if brings and argument.name == "config_file":  # which says no more than on how many GPUs
+            count = wrapped_configs.read(text, _shown(file)).world_size if text is not None else None
+            uses = [attrs.evolve(use, ranks=use.ranks or count) for use in uses]
+            continue
         if inner.uses or (inner.names and not other) or argument.name:
             files.append(file)
         if own and text is not None and argument.name == "config_file":  # the Trainer compares what is made of it
@@ -178,27 +182,29 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
 
 def _own_arguments(
     start: Started, document: Document, open_file: Callable[[Path], str | None], places: Iterable[Path]
-) -> tuple[tuple[Statement, ...], Path | None]:
-    """What a Python program says of a config by the Trainer's arguments that it makes itself, and the config that it
-    names; nothing of one that is given such arguments, or a file of them, which it may read."""
+) -> tuple[tuple[Statement, ...], Path | None, bool]:
+    """What a Python program says of a config by the Trainer's arguments that it makes itself, the config that it names,
+    and whether it brings one, in whatever way, so that the Trainer takes no other; nothing of one that is given such
+    arguments, or a file of them, which it may read."""
     given = any(one.name in (*FILLED_FROM, _NAMING, "config") for one in start.arguments) or start.files
     if given or not start.program.endswith(_PROGRAM):
-        return (), None
+        return (), None, False
     file = wrapped_configs.named(start.program, document.name, places)
     text = open_file(file) if file is not None else None
     if file is None or text is None or _MAKES.search(text) is None:
-        return (), None
+        return (), None, False
     from dsgen.linting import python_programs
 
     try:
         program = python_programs.document(text, _shown(file))
     except DsgenError:  # no Python, or several trainings
-        return (), None
+        return (), None, False
     config = program.config if isinstance(program.config, Mapping) else {}
     said, name = statements.of_training_file(program, _NAMING), config.get(_NAMING)
+    brings = _NAMING in program.places and bool(config.get(_NAMING, True))
     if not isinstance(name, str) or not name.lower().endswith(_CONFIG):
-        return said, None
-    return said, wrapped_configs.named(name, program.name, places)
+        return said, None, brings
+    return said, wrapped_configs.named(name, program.name, places), brings
 
 
 def _joined(said: Iterable[Statement], others: Iterable[Statement]) -> tuple[Statement, ...]:

@@ -81,6 +81,18 @@ def test_what_accelerate_makes_of_its_file_is_compared_with_the_program() -> Non
     assert said(command) == []
 
 
+@pytest.mark.parametrize("brought", ['"ds.json"', '{"zero_optimization": {"stage": 2}}', "made()"])
+def test_accelerate_s_file_is_not_compared_with_a_program_that_brings_its_config(brought: str) -> None:
+    Path("acc.yaml").write_text(ACCELERATE.format(4))
+    Path("ds.json").write_text(json.dumps({**CONFIG, "train_micro_batch_size_per_gpu": "auto"}))
+    Path("train.py").write_text(PROGRAM.format(f"\n    deepspeed={brought},"))
+
+    assert said("accelerate launch --config_file acc.yaml train.py") == []
+    if brought == '"ds.json"':  # of the file only the number of GPUs counts
+        told = run("memory", "--config", "run.sh", "--hw", "4090", "--model", "qwen3-0.6b").out
+        assert "micro-batch 2 x 2 GPUs x accumulation 8 = 32" in " ".join(told.split())
+
+
 def test_a_config_that_accelerate_s_file_names_is_compared_with_the_program() -> None:
     Path("acc.yaml").write_text(
         "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
