@@ -43,6 +43,10 @@ def test_variables_of_slurm_say_how_many_gpus_there_are(lines: str, nodes: str, 
         "#SBATCH --nodes=4\n#SBATCH -N 2\n",
         "# SBATCH --nodes=4\n",
         "#SBATCH --gres=license:4\n",
+        "#SBATCH --gres=gpu_mem:4\n",
+        "##SBATCH --nodes=4\n",
+        "module load cuda\n#SBATCH --nodes=4\n",
+        f"cat > job.sbatch <<EOF\n{LINES}EOF\n",
         "",
     ],
 )
@@ -50,6 +54,18 @@ def test_what_they_do_not_say_as_one_number_stays_open(lines: str) -> None:
     assert "SLURM_NNODES" not in slurm_variables(lines)
     assert "SLURM_GPUS_ON_NODE" not in slurm_variables(lines)
     assert ranks(lines + COMMAND.format("$SLURM_NNODES", "8")) is None
+
+
+@pytest.mark.parametrize("line", ["--ntasks=8", "-n 8", "-n8"])
+def test_tasks_in_all_are_read_of_both_options(line: str) -> None:
+    assert slurm_variables(f"#SBATCH {line}\n")["SLURM_NTASKS"][0] == "8"
+
+
+def test_the_gpus_per_node_are_there_as_the_option_has_them() -> None:
+    assert "SLURM_GPUS_PER_NODE" in slurm_variables(LINES)
+    for line in ("#SBATCH --gres=gpu:8\n", "#SBATCH --gpus-per-node=h100:8\n"):  # unset, and h100:8
+        assert slurm_variables(line)["SLURM_GPUS_ON_NODE"][0] == "8"
+        assert "SLURM_GPUS_PER_NODE" not in slurm_variables(line)
 
 
 def test_a_batch_for_other_gpus_is_told_by_both_options(elsewhere: None) -> None:
