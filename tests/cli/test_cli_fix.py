@@ -79,6 +79,27 @@ def test_fix_behind_a_text_without_quotes_leaves_json(run: Run) -> None:
     assert run("lint", "ds.json", "--target", "hf-trainer")[0] == 0
 
 
+def test_fix_of_a_bare_word_keeps_the_comma_that_it_has_swallowed(run: Run) -> None:
+    config = """{
+  "train_batch_size": "auto",
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": True,
+    "contiguous_gradients": True
+  },
+  "bf16": {"enabled": False,
+           "x": null}
+}
+"""
+    file = put("ds.json", config)
+
+    run("lint", "ds.json", "--fix", "--target", "hf-trainer")
+
+    mended = config.replace("True", "true").replace("False", "false")
+    assert {**json.loads(file.read_text()), "bf16": 0} == {**json.loads(mended), "bf16": 0}
+    assert '"overlap_comm": true,\n' in file.read_text()
+
+
 def test_fix_of_a_good_file_does_not_touch_it(run: Run) -> None:
     file = put("ds.json", GOOD)
     os.utime(file, (0, 0))

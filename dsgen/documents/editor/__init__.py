@@ -172,10 +172,20 @@ def _assigning(layout: TextLayout, node: TextNode, value: Any) -> Iterator[list[
         first = layout.text[start:end][:1]
         quote = first if first in ("'", '"') else ""
         yield [(start, end, attrs.evolve(form, quote=quote).scalar(value))]
+    if _swallowed_comma(layout, node):
+        yield [(start, end, f"{form.value(value, None)},")]
     in_one_line = layout.is_braced(node) and end - start > len("{}") and "\n" not in layout.text[start:end]
     if layout.opens_line(node) and not in_one_line and layout.document.kind != "yaml":
         yield [(start, end, form.value(value, layout.indent(node.start)))]
     yield [(start, end, form.value(value, None))]
+
+
+def _swallowed_comma(layout: TextLayout, node: TextNode) -> bool:
+    """Whether a text without quotes ends in the comma before the next entry, as True does where true is meant."""
+    if layout.document.kind != "hjson" or not isinstance(node.value, str) or node.around is None or node.place is None:
+        return False
+    text = layout.text[node.place.value.start : layout.end(node)]
+    return text.endswith(",") and text == node.value and node is not node.around.children[-1]
 
 
 def _stays_in_line(layout: TextLayout, node: TextNode, value: Any) -> bool:
