@@ -15,7 +15,10 @@ _LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel")
 _LIGER_LOSS, _LIGER_KERNELS = "fused_linear_cross_entropy", ("rope", "rms_norm", "swiglu", "geglu")
 _LIGER_ONE_BY_ONE = ("liger_rope", "liger_rms_norm", "liger_glu_activation")
 _CHUNKED = ("liger_fused_linear_cross_entropy", "cut_cross_entropy")
-_LOSS, _CHUNKED_LOSS, _SFT = "loss_type", "chunked_nll", "SFT"
+_LOSS, _CHUNKED_LOSS, _USUAL_LOSS, _SFT = "loss_type", "chunked_nll", "nll", "SFT"
+_SMOOTHED = (
+    "label_smoothing_factor"  # which needs all logits in every release (sft_trainer.py of TRL 1.16, compute_loss)
+)
 # TRL's releases since which SFTTrainer makes no logits of a whole batch (trainer/sft_config.py, sft_trainer.py): where
 # nobody names a loss, unless Liger is on; and whatever is said.
 _UNASKED_SINCE, _ALWAYS_SINCE = "1.7", "1.15"
@@ -47,7 +50,7 @@ def loss_of_trl(values: Mapping[str, Any], file: str) -> str | None:
     """That a newer TRL's SFTTrainer makes no logits of a whole batch, where all are counted; None of any other."""
     if programs.program_of(values) != programs.TRL or programs.trainer_of_trl(values) != _SFT:
         return None
-    if "chunked_loss" in dict(liger(values)):
+    if "chunked_loss" in dict(liger(values)) or (values.get(_SMOOTHED) and values.get(_LOSS) in (None, _USUAL_LOSS)):
         return None
     named = bool(values.get(_LOSS)) or any(values.get(name) is True for name in _LIGER)
     since = _ALWAYS_SINCE if named else _UNASKED_SINCE

@@ -16,6 +16,7 @@ __all__ = [
     "FILES",
     "SCRIPTS",
     "computed_of",
+    "keywords_of",
     "lines_of",
     "passed",
     "ranks_of",
@@ -168,6 +169,16 @@ def computed_of(path: str) -> tuple[str, ...]:
     from dsgen.linting.python_programs import computed_in
 
     return computed_in(read_text(Path(path)), path)
+
+
+def keywords_of(path: str) -> tuple[str, ...]:
+    """The keywords by which a Python program makes the Trainer's arguments; none of any other file."""
+    if not path.endswith(_PYTHON):
+        return ()
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting.python_programs import keywords_in
+
+    return keywords_in(read_text(Path(path)), path)
 
 
 def said_of_loading(loads: Iterable[ModelLoad]) -> str | None:

@@ -11,7 +11,7 @@ from dsgen.asking import training_programs as programs
 from dsgen.asking.told_adapters import FOLLOWED, TARGETS, adapters
 from dsgen.asking.told_kernels import attention, liger, loss_of_trl
 from dsgen.asking.told_schedules import STEPS, defaults, said_of, schedule
-from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, passed, said_of_loading, values_of
+from dsgen.asking.told_values import FILES, SCRIPTS, computed_of, keywords_of, passed, said_of_loading, values_of
 from dsgen.asking.uncounted_arguments import said_of_gone, said_of_paging, uncounted
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import FILL_IN
@@ -141,7 +141,7 @@ class TrainingArguments(Value):
 
     def notes(self, asked: Container[str]) -> tuple[str, ...]:
         """What is to be known of it but for what somebody says besides, by the fields of a scenario."""
-        gone = said_of_gone(self.values, self.file) if "transformers" not in asked else None
+        gone = said_of_gone(keywords_of(self.file), self.file) if "transformers" not in asked else None
         loss = self.loss_of_trl if "chunked_loss" not in asked else None
         return tuple(filter(None, (gone, said_of_paging(_optimizer(self.values), self.file), loss)))
 

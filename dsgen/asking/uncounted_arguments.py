@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dsgen.asking.training_programs import shares_rows, trained_whole
@@ -44,9 +44,18 @@ GONE = {
     "push_to_hub_token": "hub_token",
     "torchdynamo": "torch_compile_backend",
     "include_inputs_for_metrics": "include_for_metrics",
+    "include_tokens_per_second": "include_num_input_tokens_seen",
+    "push_to_hub_model_id": "hub_model_id",
+    "push_to_hub_organization": "hub_model_id",
+    "adafactor": "optim",
+    "sharded_ddp": "fsdp",
+    "xpu_backend": "ddp_backend",
+    **dict.fromkeys(("fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap"), "fsdp_config"),
     **dict.fromkeys(("dispatch_batches", "split_batches"), "accelerator_config"),
     **dict.fromkeys(("overwrite_output_dir", "save_safetensors", "logging_dir", "use_mps_device", "jit_mode_eval"), ""),
     **dict.fromkeys(("fp16_backend", "half_precision_backend", "fp16_opt_level", "use_ipex", "ray_scope"), ""),
+    **dict.fromkeys(("past_index", "mp_parameters", "tpu_num_cores", "tpu_metrics_debug"), ""),
+    "use_legacy_prediction_loop": "",
 }
 _NEWEST = "5.23"  # the release that it was read of
 _SHARDED = ("fsdp", "fsdp_version")  # the Trainer's, Axolotl's
@@ -54,7 +63,6 @@ _SHARDED = ("fsdp", "fsdp_version")  # the Trainer's, Axolotl's
 _TOGETHER = ("context_parallel_size", "sequence_parallel_degree", "sequence_parallel_size")
 # Weights that stay as they are where all could be trained: Axolotl's list of the others, a share of ms-swift's.
 _FROZEN = ("unfrozen_parameters", "freeze_parameters_ratio")
-_PROGRAM = ".py"  # others are read by programs with arguments of their own
 _EMPTIED = "torch_empty_cache_steps"
 
 
@@ -91,9 +99,14 @@ def uncounted(values: Mapping[str, Any], file: str, fields: Mapping[str, Any]) -
     yield f"{file} is of {kind.upper()}: {' and '.join(held)} {verb} not counted; {', '.join(ways)}"
 
 
-def said_of_gone(values: Mapping[str, Any], file: str) -> str | None:
-    """At which arguments of a Python program the newest transformers stops; None of any other file."""
-    names = [name for name in values if name in GONE] if file.endswith(_PROGRAM) else []
+def said_of_gone(keywords: Iterable[str], file: str) -> str | None:
+    """At which arguments of a Python program the newest transformers stops; None where it has them all.
+
+    Args:
+        keywords: By which the program makes the arguments; none of any other file.
+        file: Where they stand.
+    """
+    names = [name for name in keywords if name in GONE]
     if not names:
         return None
     told = ", ".join(f"{name} (now {GONE[name]})" if GONE[name] else name for name in names)

@@ -22,6 +22,7 @@ __all__ = [
     "computed_in",
     "document",
     "is_of_a_model",
+    "keywords_in",
     "makes_arguments",
     "never_evaluates",
     "parsed",
@@ -105,7 +106,8 @@ def document(text: str, path: str) -> Document:
     Raises:
         DsgenError: As `told_by`.
     """
-    every = (node for node in ast.walk(parsed(text, path)) if isinstance(node, ast.Call))
+    tree = parsed(text, path)
+    every = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     calls = [node for node in every if makes_arguments(called(node.func))]
     lines = text.split("\n")
     starts = [0]
@@ -125,13 +127,15 @@ def document(text: str, path: str) -> Document:
         for word in call.keywords
         if word.arg is not None
     }
-    constants = dict(_constants(parsed(text, path)))
+    constants = dict(_constants(tree))
     for call in calls:
         for word in call.keywords:
             unpacked = _value(word.value, constants) if word.arg is None else None
             if isinstance(unpacked, dict):
                 places |= dict.fromkeys(unpacked, TextPlace(span(word), span(word.value)))
-    told, left = told_by(text, path), dict(_left_out(calls))
+    own = _classes(tree)  # which may have other defaults
+    plain = all(called(call.func) not in own for call in calls)
+    told, left = told_by(text, path), dict(_left_out(calls)) if plain else {}
     places |= {name: TextPlace(None, span(calls[0].func)) for name in left}
     return Document(name=path, text=text, kind="python", config={**left, **told}, places=places)
 
@@ -162,6 +166,42 @@ def computed_in(text: str, path: str) -> tuple[str, ...]:
             told += {**left, **_keywords(node, constants)}.items()
     others = (pair for name, node in calls if name in _OF_BASE for pair in _of_call(name, node, constants).items())
     return tuple(dict.fromkeys(name for name, value in (*told, *others) if value is _OPEN))
+
+
+def keywords_in(text: str, path: str) -> tuple[str, ...]:
+    """The keywords that classes of transformers and TRL are given as the Trainer's arguments, whatever their values; of
+    a class that the program derives of them those that it does not declare itself. What it imports may have any.
+
+    Raises:
+        DsgenError: As `told_by`, where it is no Python.
+    """
+    tree = parsed(text, path)
+    constants, own = dict(_constants(tree)), _classes(tree)
+    calls = [(called(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    known = (*_OF_TRANSFORMERS, *(f"{name}{_CONFIG}" for name in _OF_TRL))
+    told = (
+        (word, _declared(name, own))
+        for name, node in calls
+        if makes_arguments(name) and (name in own or name in known)
+        for word in _keywords(node, constants)
+    )
+    return tuple(dict.fromkeys(word for word, declared in told if word not in declared))
+
+
+def _classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def _declared(name: str, own: Mapping[str, ast.ClassDef]) -> frozenset[str]:
+    """The fields that a class of the program's own declares, and those of its bases in the program."""
+    waiting, seen = [name], dict[str, ast.ClassDef]()
+    while waiting:
+        name = waiting.pop()
+        if name in own and name not in seen:
+            seen[name] = own[name]
+            waiting += map(called, own[name].bases)
+    fields = (one.target for node in seen.values() for one in node.body if isinstance(one, ast.AnnAssign))
+    return frozenset(target.id for target in fields if isinstance(target, ast.Name))
 
 
 def never_evaluates(text: str, path: str) -> bool:

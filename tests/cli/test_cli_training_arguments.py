@@ -263,6 +263,7 @@ def test_a_loss_that_a_newer_trl_makes_in_chunks_is_told(tmp_path: Path, monkeyp
     assert "before TRL" not in told(", use_liger_kernel=True")
     kernels = ', use_liger_kernel=True, liger_kernel_config={"fused_linear_cross_entropy": False}'
     assert "before TRL 1.15" in told(kernels)
+    assert "before TRL" not in told(", label_smoothing_factor=0.1")
     Path("ds.json").write_text('{"zero_optimization": {"stage": 2}}', encoding="utf-8")
     Path("sft.py").write_text(program.format(""), encoding="utf-8")
     beside = ("memory", "--config", "ds.json", "--args", "sft.py", *CARD)
@@ -332,6 +333,11 @@ def test_an_argument_that_transformers_has_no_more_is_told(tmp_path: Path, monke
     assert "no more" not in run("plan", "--args", "train.py", *CARD, "--transformers", "4.57").err
     Path("train.py").write_text(TRAINER, encoding="utf-8")
     assert "no more" not in run("plan", "--args", "train.py", *CARD).err
+    Path("train.py").write_text(TRAINER.replace("bf16", 'accelerator_config={"split_batches": True}, bf16'))
+    assert "no more" not in run("plan", "--args", "train.py", *CARD).err
+    computed = TRAINER.replace("bf16=True", "warmup_ratio=ours.warmup_ratio, bf16=True")
+    Path("train.py").write_text(computed, encoding="utf-8")
+    assert "no more: warmup_ratio" in " ".join(run("plan", "--args", "train.py", *CARD).err.split())
     Path("sft.yaml").write_text(f"{QLORA}warmup_ratio: 0.1\n", encoding="utf-8")
     assert "no more" not in run("plan", "--args", "sft.yaml", *CARD).err
 

@@ -8,7 +8,7 @@ import pytest
 from command_line import refused, run
 
 from dsgen.asking.training_arguments import read_arguments
-from dsgen.linting.python_programs import told_by
+from dsgen.linting.python_programs import document, keywords_in, told_by
 from dsgen.shapes.errors import DsgenError
 
 TRAINER = """
@@ -257,3 +257,21 @@ args = GRPOConfig(model_init_kwargs={"attn_implementation": "flash_attention_2"}
 trainer = GRPOTrainer(model="Qwen/Qwen3-8B", args=args, reward_funcs=reward)
 """
     assert told_by(text, "train.py")["attn_implementation"] == "flash_attention_2"
+
+
+OWN = """from transformers import Seq2SeqTrainingArguments, TrainingArguments as Plain
+class Base(Seq2SeqTrainingArguments):
+    no_cuda: bool = False
+class TrainingArguments(Base):
+    group_by_length: bool = True
+    per_device_train_batch_size: int = 2
+args = TrainingArguments(output_dir="out", group_by_length=True, no_cuda=True, warmup_ratio=0.1)
+"""
+
+
+def test_fields_that_a_class_of_the_program_s_own_declares_are_its_own() -> None:
+    assert keywords_in(OWN, "train.py") == ("output_dir", "warmup_ratio")
+    assert "per_device_train_batch_size" not in (document(OWN, "train.py").config or {})
+    called = 'TrainingArguments(optim=asked(), **{"no_cuda": True}, accelerator_config={"split_batches": True})'
+    assert {*keywords_in(called, "train.py")} == {"optim", "no_cuda", "accelerator_config"}
+    assert keywords_in("from ours import MyTrainingArguments\nMyTrainingArguments(no_cuda=True)", "train.py") == ()
