@@ -7,7 +7,9 @@ BitsAndBytesConfig, from_pretrained of a model, SFTTrainer(model="...").
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from dsgen.documents.document import Document, TextPlace
@@ -65,6 +67,7 @@ _LOADED = (_ATTENTION, "dtype", "torch_dtype")
 # Classes of Unsloth (unsloth/models/loader.py, 2026); their from_pretrained and get_peft_model take all themselves.
 UNSLOTH, _UNSLOTHS_RANK = ("FastLanguageModel", "FastModel", "FastVisionModel"), 16
 _PATH = "pretrained_model_name_or_path"
+_MARK, _LINE_ENDS = "\ufeff", re.compile(r"\r\n?|\n")  # a byte order mark, which Python skips; and where its lines end
 
 
 def told_by(text: str, path: str) -> dict[str, Any]:
@@ -109,10 +112,8 @@ def document(text: str, path: str) -> Document:
     tree = parsed(text, path)
     every = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     calls = [node for node in every if makes_arguments(called(node.func))]
-    lines = text.split("\n")
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
+    starts = [len(text) - len(text.removeprefix(_MARK)), *(end.end() for end in _LINE_ENDS.finditer(text))]
+    lines = [text[start:] if end is None else text[start:end] for start, end in zip_longest(starts, starts[1:])]
 
     def offset(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
@@ -224,7 +225,7 @@ def parsed(text: str, path: str) -> ast.Module:
         DsgenError: It is none.
     """
     try:
-        return ast.parse(text)
+        return ast.parse(text.removeprefix(_MARK))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         raise mistake("it is no Python", where=f"{path}:{line}" if line else path, code="unreadable") from None

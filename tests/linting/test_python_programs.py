@@ -275,3 +275,16 @@ def test_fields_that_a_class_of_the_program_s_own_declares_are_its_own() -> None
     called = 'TrainingArguments(optim=asked(), **{"no_cuda": True}, accelerator_config={"split_batches": True})'
     assert {*keywords_in(called, "train.py")} == {"optim", "no_cuda", "accelerator_config"}
     assert keywords_in("from ours import MyTrainingArguments\nMyTrainingArguments(no_cuda=True)", "train.py") == ()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("first", ["", "import os\n"])
+def test_a_program_s_places_are_right_whatever_its_line_ends_and_mark(end: str, mark: str, first: str) -> None:
+    program = f'{first}a = TrainingArguments(output_dir="\u00e9", max_steps=2)\nb = 1\n'
+    text = f"{mark}{program}".replace("\n", end)
+
+    told = document(text, "train.py")
+    span = told.span("max_steps", "value")
+
+    assert (text[span.start : span.end], told.config and told.config["max_steps"]) == ("2", 2)
