@@ -59,6 +59,16 @@ def test_fix_takes_away_a_mark_at_which_the_program_stops(run: Run) -> None:
     assert run("lint", "ds.json")[0] == 0
 
 
+def test_no_fix_is_promised_for_the_mark_of_a_file_that_cannot_be_read(run: Run) -> None:
+    put("ds.json", '\ufeff{"bf16": {"enabled": True}, "train_batch_size": 4}')
+
+    code, out, _ = run("lint", "ds.json", "--target", "hf-trainer")
+
+    assert (code, "byte-order-mark" in out, "broken-syntax" in out) == (1, True, True)
+    assert "fixable" not in out
+    assert "take the mark away" not in out
+
+
 def test_fix_behind_a_text_without_quotes_leaves_json(run: Run) -> None:
     config = """{
   "train_batch_size": "auto",

@@ -21,7 +21,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     for fault in noted(subject, "byte-order-mark"):
         if subject.target.strict_json:
             message = f"{fault.message}; {subject.target.title} reads it with Python's json, which refuses it"
-            yield attrs.evolve(fault, message=message, fix=_FIX)
+            broken = subject.document.config is None  # such a file stays as it is, whatever else is to be fixed
+            yield attrs.evolve(fault, message=message, fix=None if broken else _FIX)
 
 
 RULE = Rule(
