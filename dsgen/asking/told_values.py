@@ -17,9 +17,9 @@ __all__ = [
     "SCRIPTS",
     "computed_of",
     "keywords_of",
+    "launched_on",
     "lines_of",
     "passed",
-    "ranks_of",
     "said_of_device_map",
     "said_of_loading",
     "tops_of",
@@ -96,13 +96,14 @@ def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
     return ({**own, **said}, str(program)) if _OF_TRAINER in own else (said, path)
 
 
-def ranks_of(path: str) -> int | None:
-    """The GPUs on which a launch script starts its trainings; None where it leaves them open, or they differ."""
+def launched_on(path: str) -> dict[str, int]:
+    """The GPUs on which a launch script starts its trainings, and the nodes where it names several, by the fields of a
+    scenario; nothing where it leaves them open, or they differ."""
     from dsgen.documents.yaml.reader import read_text
-    from dsgen.linting import followed
+    from dsgen.linting import followed, launch_files
 
     if not path.endswith(SCRIPTS):
-        return None
+        return {}
 
     def opened(file: Path) -> str | None:
         try:
@@ -110,9 +111,14 @@ def ranks_of(path: str) -> int | None:
         except DsgenError:
             return None
 
-    told = followed.told(read_text(Path(path)), path, opened)
+    text = read_text(Path(path))
+    told = followed.told(text, path, opened)
     ranks = {told.ranks, *(use.ranks for use in told.uses)} - {None}
-    return ranks.pop() if len(ranks) == 1 else None
+    nodes = {start.nodes or 1 for start in launch_files.starts(text, path)}
+    if len(ranks) != 1:
+        return {}
+    gpus, count = ranks.pop() or 1, nodes.pop() if len(nodes) == 1 else 1
+    return {"gpus": gpus, **({"nodes": count} if count > 1 and gpus % count == 0 else {})}
 
 
 def values_of(path: str) -> dict[str, Any]:

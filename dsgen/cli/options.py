@@ -204,7 +204,7 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool, asked: 
     """
     import attrs
 
-    from dsgen.asking.told_values import ranks_of, said_of_device_map
+    from dsgen.asking.told_values import launched_on, said_of_device_map
     from dsgen.asking.training_arguments import read_arguments
     from dsgen.linting.sources import named_by
 
@@ -221,8 +221,8 @@ def _wanted_by(path: str, model: str | None, running: bool, ended: bool, asked: 
         notes.append(_not_looked_at(path, named[0].name, f"--config {path}", "is about that one"))
     for note in notes:
         click.echo(f"warning: {note}", err=True)
-    made, ranks = told.scenario(running, ended), ranks_of(path) if {"gpus", "nodes"}.isdisjoint(asked) else None
-    launched = {"gpus": ScenarioValue(ranks, Origin(path), TOLD)} if ranks is not None else {}
+    made, there = told.scenario(running, ended), launched_on(path) if {"gpus", "nodes"}.isdisjoint(asked) else {}
+    launched = {name: ScenarioValue(number, Origin(path), TOLD) for name, number in there.items()}
     return attrs.evolve(made, fields={**made.fields, **launched})
 
 

@@ -368,6 +368,8 @@ def test_a_launch_script_says_how_many_gpus_there_are(tmp_path: Path, monkeypatc
     assert planned_on("torchrun --nproc_per_node 2", "--gpus", "4") == "qwen3-0.6b on 4 rtx4090-24g"
     assert planned_on("torchrun --nproc_per_node $GPUS") == "qwen3-0.6b on 8 rtx4090-24g"
     assert planned_on("deepspeed --num_gpus 3") == "qwen3-0.6b on 3 rtx4090-24g"
+    assert planned_on("torchrun --nnodes 2 --nproc_per_node 4").startswith("qwen3-0.6b on 2 x 4 rtx4090-24g over")
+    assert planned_on("torchrun --nnodes 1:4 --nproc_per_node 4") == "qwen3-0.6b on 8 rtx4090-24g"
     fewest = run(*asked, "--gpus", "auto", "--tokens", "1B", "--deadline", "100d")
     assert ": 1 GPU\n" in fewest.out
 

@@ -17,6 +17,7 @@ from dsgen.shapes.findings import Span
 __all__ = ["Passed", "Started", "starts"]
 
 _NAMED = re.compile(r"\$\{?(\w+)\}?")  # NNODES=$SLURM_NNODES
+_NODES = ("nnodes", "num_nodes", "num_machines")  # of torchrun, deepspeed and accelerate launch
 _NUMBER = re.compile(r"-\.?[0-9]")
 _MAIN = ("deepspeed", "deepspeed.pt", "accelerate", "torchrun", "llamafactory-cli", "lmf", "swift", "axolotl")
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -83,6 +84,12 @@ class Started:
     files: tuple[Passed, ...]
     ranks: tuple[int, Passed] | None = None
     program: str = ""
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes the launcher is told; None where it is not, or a range of them."""
+        said = next((self.options[name].value for name in _NODES if name in self.options), None)
+        return int(said) if said is not None and _is_count(said) else None
 
 
 def starts(text: str, name: str) -> tuple[Started, ...]:
