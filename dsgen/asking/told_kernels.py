@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsgen.asking import training_programs as programs
@@ -22,18 +22,34 @@ _SMOOTHED = (
 # TRL's releases since which SFTTrainer makes no logits of a whole batch (trainer/sft_config.py, sft_trainer.py): where
 # nobody names a loss, unless Liger is on; and whatever is said.
 _UNASKED_SINCE, _ALWAYS_SINCE = "1.7", "1.15"
-# Which kernel of attention is asked for: transformers and TRL, ms-swift, LLaMA-Factory; and Axolotl's switches.
+# Which kernel of attention is asked for: transformers and TRL, ms-swift, LLaMA-Factory; and Axolotl's switches, also
+# those of kernels that no plan knows.
 _ATTENTIONS = ("attn_implementation", "attn_impl", "flash_attn")
-_KERNELS = {"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attn": "flash", "fa2": "flash",
+_KERNELS = {**dict.fromkeys(("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash_attn", "fa2", "fa3",
+                             "kernels-community/flash-attn2", "kernels-community/flash-attn3",
+                             "kernels-community/vllm-flash-attn3", "kernels-community/flash-attn4"), "flash"),
             "sdpa": "sdpa", "eager": "eager", "disabled": "eager"}  # fmt: skip
 _SWITCHED = {"flash_attention": "flash", "sdp_attention": "sdpa", "eager_attention": "eager"}
+_OTHERS = ("xformers_attention", "sage_attention", "flex_attention")
+_UNASKED = (None, False, "", "auto")
 
 
-def attention(values: Mapping[str, Any]) -> str | None:
-    """The kernel of attention that is asked for, as a scenario has it; None where none is, or none that is known."""
+def attention(values: Mapping[str, Any], model: str | None = None, computed: Container[str] = ()) -> str | None:
+    """The kernel of attention that runs, as a scenario has it; None where it is not known, or none that a plan knows.
+
+    Args:
+        values: The arguments.
+        model: The base by its name.
+        computed: Names of others, which only running the program would tell.
+    """
     asked = [kernel for name, kernel in _SWITCHED.items() if values.get(name) is True]
     asked += [_KERNELS[values[name]] for name in _ATTENTIONS if values.get(name) in (*_KERNELS,)]
-    return asked[0] if asked else None
+    if asked:
+        return asked[0]
+    names = (*_SWITCHED, *_ATTENTIONS, *_OTHERS)
+    if any(values.get(name) not in _UNASKED or name in computed for name in names):
+        return None
+    return programs.attention_of(values, model)
 
 
 def liger(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ _YAML = (*_PLAIN, ".json")
 FILES, SCRIPTS = (*_YAML, _PYTHON), (".sh", ".bash", ".slurm", ".sbatch")  # endings of their names
 _WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _INLINE = "deepspeed"  # the section of a training file that holds a config
+_OF_MODEL = ("attn_implementation",)  # what a program says of its model beside the arguments that it is told
 _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
 
 
@@ -88,12 +89,14 @@ def _of_start(start: Started, path: str) -> tuple[dict[str, Any], str]:
     said = {one.name: _typed(one.value) for one in start.arguments}
     if file is not None:
         return {**values_of(file), **said}, file
-    program = named(start.program, path) if start.program.endswith(_PYTHON) and _OF_TRAINER not in said else None
+    program = named(start.program, path) if start.program.endswith(_PYTHON) else None
     try:
         own = values_of(str(program)) if program is not None else {}
     except DsgenError:  # no Python, or several trainings
         own = {}
-    return ({**own, **said}, str(program)) if _OF_TRAINER in own else (said, path)
+    if _OF_TRAINER in own and _OF_TRAINER not in said:
+        return {**own, **said}, str(program)
+    return {**{name: own[name] for name in _OF_MODEL if name in own}, **said}, path
 
 
 def launched_on(path: str) -> dict[str, int]:
@@ -168,13 +171,38 @@ def lines_of(path: str) -> dict[str, int]:
 
 
 def computed_of(path: str) -> tuple[str, ...]:
-    """The arguments of a Python program that are computed there."""
+    """The arguments of a Python program that are computed there; of one that a script starts, its attention."""
+    from dsgen.documents.yaml.reader import read_text
+
+    if path.endswith(SCRIPTS):
+        return _OF_MODEL if any(map(_chooses_a_kernel, _programs(path))) else ()
     if not path.endswith(_PYTHON):
         return ()
-    from dsgen.documents.yaml.reader import read_text
     from dsgen.linting.python_programs import computed_in
 
     return computed_in(read_text(Path(path)), path)
+
+
+def _programs(path: str) -> Iterator[Path]:
+    """The Python programs that a launch script starts, and that are there."""
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting import launch_files
+    from dsgen.linting.wrapped_configs import named
+
+    for start in launch_files.starts(read_text(Path(path)), path):
+        program = named(start.program, path) if start.program.endswith(_PYTHON) else None
+        if program is not None:
+            yield program
+
+
+def _chooses_a_kernel(program: Path) -> bool:
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting.program_attention import names_a_kernel
+
+    try:
+        return names_a_kernel(read_text(program), str(program))
+    except DsgenError:  # no Python
+        return False
 
 
 def keywords_of(path: str) -> tuple[str, ...]:

@@ -362,7 +362,7 @@ def _fields(values: Mapping[str, Any], model: str | None, computed: Container[st
     if optimizer not in (None, _DEFAULT_OPTIMIZER):
         yield "optimizer", optimizer
     yield from liger(values)
-    if (asked := attention(values)) is not None:
+    if (asked := attention(values, model, computed)) is not None:
         yield "attention", asked
     yield from ((name, True) for name in programs.shares_rows(values) if asked in (None, "flash"))
     yield from adapters(values, model, computed)

@@ -15,9 +15,10 @@ from dsgen.linting.python_programs import CONFIG_OF_TRL, OF_PEFT
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["AXOLOTL", "LLAMA_FACTORY", "SWIFT", "TRL", "evaluates", "framework_of", "is_a_trainer", "kbit_fp32",
-           "left_out", "loading", "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows", "targets",
-           "targets_of", "trained_whole", "trainer_of_trl", "trains_embeddings", "with_defaults"]  # fmt: skip
+__all__ = ["AXOLOTL", "LLAMA_FACTORY", "SWIFT", "TRL", "attention_of", "evaluates", "framework_of", "is_a_trainer",
+           "kbit_fp32", "left_out", "loading", "lora_fp32", "nested", "program_of", "refused_by_peft", "shares_rows",
+           "targets", "targets_of", "trained_whole", "trainer_of_trl", "trains_embeddings", "type_of",
+           "with_defaults"]  # fmt: skip
 
 AXOLOTL, LLAMA_FACTORY, SWIFT, TRL = "axolotl", "llama-factory", "ms-swift", "trl"
 # Keys that one program alone has. A bare Trainer's file says nothing of how its program loads.
@@ -68,6 +69,14 @@ _OF_PEFT = {
     **dict.fromkeys(("t5", "mt5"), ("q", "v")),
     "phi": ("q_proj", "v_proj", "fc1", "fc2"),
 }
+# The kernel of attention that a program asks for by itself where nobody does, by the model's type (LLaMA-Factory
+# model_utils/attention.py, ms-swift model/models/gemma.py). Of others transformers takes sdpa, or eager where a class
+# has none (modeling_utils.py of 5.23).
+_ATTENTIONS: Mapping[str, Mapping[str, str]] = {
+    LLAMA_FACTORY: {"gemma2": "flash", "gpt_oss": "flash"},
+    SWIFT: {"gemma2": "eager", "gemma3_text": "eager"},
+}
+_OF_TRANSFORMERS = "sdpa"
 _OF_TRAINER = "per_device_train_batch_size"  # of TrainingArguments, and of no program's own
 # What a plan chooses where a file leaves it out, and a run does by default: the Trainer's batch, of which ms-swift has
 # its own, and no checkpointing.
@@ -225,9 +234,26 @@ def refused_by_peft(values: Mapping[str, Any], model: str | None) -> str | None:
     return kind if kind not in _OF_PEFT else None
 
 
+def attention_of(values: Mapping[str, Any], model: str | None) -> str | None:
+    """The kernel of attention that runs where nobody asks for one, as a scenario has it; None: it is not known.
+
+    Args:
+        values: The arguments.
+        model: The base by its name.
+    """
+    program = program_of(values)
+    own = _ATTENTIONS.get(program or "", {})
+    return own.get((own and type_of(model)) or "", _OF_TRANSFORMERS) if program is not None else None
+
+
 def _left_to_peft(values: Mapping[str, Any], model: str | None) -> str | None:
     """The type of a model whose matrices peft chooses, where it is known."""
-    if model is None or not _leaves_to_peft(values):
+    return type_of(model) if _leaves_to_peft(values) else None
+
+
+def type_of(model: str | None) -> str | None:
+    """The type of a model by its name, as transformers has it; None where it is not known."""
+    if model is None:
         return None
     try:
         layer = catalog.find("model", model).layer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dsgen.asking.training_programs import shares_rows, trained_whole
+from dsgen.asking.training_programs import LLAMA_FACTORY, SWIFT, program_of, shares_rows, trained_whole
 from dsgen.linting.python_programs import CONFIG_OF_TRL
 from dsgen.shapes.optimizer_names import is_paged, meant
 
@@ -137,11 +137,7 @@ def _otherwise(values: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator
         yield f"a base in {bits} bits is counted as one in 16: its weights take less; --method qlora is one in 4 bits"
     shared = [] if fields.get("attention", "flash") == "flash" else [*shares_rows(values)]
     if shared:
-        yield (
-            f"{shared[0]} without FlashAttention is counted as whole sequences: {fields['attention']} gets a mask over "
-            'all tokens of a row and computes every pair of them; attn_implementation="flash_attention_2" stops at the '
-            "borders"
-        )
+        yield _whole_rows(shared[0], fields["attention"], program_of(values))
     if any(values.get(name) for name in _SHARDED) and not values.get("deepspeed"):
         yield "it trains with FSDP: what is said is what DeepSpeed does in its place"
     if among := next((values[name] for name in _TOGETHER if _is_whole(values.get(name)) and values[name] > 1), None):
@@ -154,6 +150,17 @@ def _otherwise(values: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator
             f"{', '.join(names)}, trained whole beside the adapters, {'is' if len(names) == 1 else 'are'} not counted; "
             "--lora-train-embeddings counts embedding and head"
         )
+
+
+def _whole_rows(shared: str, attention: str, program: str | None) -> str:
+    """That rows of several samples are counted as whole sequences beside an attention that is not FlashAttention."""
+    if program == SWIFT:
+        return f"ms-swift stops at {shared} without FlashAttention: it must have attn_impl: flash_attn"
+    asked = "flash_attn: fa2" if program == LLAMA_FACTORY else 'attn_implementation="flash_attention_2"'
+    return (
+        f"{shared} without FlashAttention is counted as whole sequences: {attention} gets a mask over all tokens of a "
+        f"row and computes every pair of them; {asked} stops at the borders"
+    )
 
 
 def _is_whole(value: Any) -> bool:

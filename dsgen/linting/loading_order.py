@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from dsgen.linting.model_loads import ModelLoad
-from dsgen.linting.python_programs import UNSLOTH, called, is_of_a_model, makes_arguments, parsed
+from dsgen.linting.program_calls import UNSLOTH, called, is_of_a_model, parsed
+from dsgen.linting.python_programs import makes_arguments
 
 __all__ = ["loads"]
 

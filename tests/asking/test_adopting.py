@@ -346,12 +346,17 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
 
 
 # What each program does where its file says nothing.
-OF_TRL = {"checkpointing": "full", "seq_len": 1024}  # and bf16 where the GPU has it, as a plan takes it
+OF_TRL = {
+    "checkpointing": "full",
+    "seq_len": 1024,
+    "attention": "sdpa",
+}  # and bf16 where the GPU has it, as a plan does
 ADAPTERS_OF_TRL = {**OF_TRL, "lora_fp32": False, "lora_rank": 16, "lora_dropout": 0.05}
 BITS_OF_TRL = {**ADAPTERS_OF_TRL, "method": "qlora", "reentrant": True, "kbit_fp32": "never", "loading": "mapped"}
-OF_LLAMA_FACTORY = {"checkpointing": "full", "reentrant": True, "loading": "gpu-fp32", "seq_len": 2048}
-OF_AXOLOTL = {"loading": "gpu"}
-OF_SWIFT = {"checkpointing": "full", "reentrant": True, "loading": "gpu"}
+OF_LLAMA_FACTORY = {"checkpointing": "full", "reentrant": True, "loading": "gpu-fp32", "seq_len": 2048,
+                    "attention": "sdpa"}  # fmt: skip
+OF_AXOLOTL = {"loading": "gpu", "attention": "sdpa"}
+OF_SWIFT = {"checkpointing": "full", "reentrant": True, "loading": "gpu", "attention": "sdpa"}
 
 
 @pytest.mark.parametrize(
@@ -384,7 +389,7 @@ OF_SWIFT = {"checkpointing": "full", "reentrant": True, "loading": "gpu"}
          {"method": "lora", "checkpointing": "full", "reentrant": False, **OF_AXOLOTL}),
         ("tuner_type: lora\nquant_bits: 4\n",
          {"method": "qlora", "lora_rank": 8, "lora_dropout": 0.05, "kbit_fp32": "never", **OF_SWIFT}),
-        ("train_type: full\ngradient_checkpointing: false\n", {"checkpointing": "none", "loading": "gpu"}),
+        ("train_type: full\ngradient_checkpointing: false\n", {**OF_AXOLOTL, "checkpointing": "none"}),
         ("adapter: lora\nlora_r: 8\nlora_target_linear: true\nmicro_batch_size: 2\nbf16: auto\n",
          {"micro_batch": 2, "method": "lora", "lora_rank": 8, "lora_targets": ["all-linear"], **OF_AXOLOTL}),
         ("use_peft: false\nlora_r: 8\nbf16: true\n", {"loading": "fp32", "precision": "bf16", **OF_TRL}),

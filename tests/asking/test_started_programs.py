@@ -61,3 +61,32 @@ def test_the_script_alone_is_all_that_memory_needs() -> None:
     assert " ".join(done.out.split()).startswith(
         "qwen3-0.6b on 4 a100-40g: ZeRO-2, checkpointing, micro-batch 2 x 4 GPUs x accumulation 4 = 32, 2048 tokens"
     )
+
+
+ASKED = "python train.py --per_device_train_batch_size 1 --bf16 true --use_peft true"
+HANDED_ON = "model = AutoModelForCausalLM.from_pretrained(told.model, attn_implementation=told.attn_implementation)\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "attention"),
+    [
+        ("model = AutoModelForCausalLM.from_pretrained(told.model)\n", "", "sdpa"),
+        ('model = AutoModelForCausalLM.from_pretrained(told.model, attn_implementation="eager")\n', "", "eager"),
+        (HANDED_ON, "", "sdpa"),  # None, which is TRL's default
+        (HANDED_ON, " --attn_implementation flash_attention_2", "flash"),
+        (f"told.attn_implementation = told.attn_implementation or 'flash_attention_2'\n{HANDED_ON}", "", None),
+        ("import (\n", "", "sdpa"),
+    ],
+)
+def test_a_started_program_says_its_attention(program: str, more: str, attention: str | None) -> None:
+    Path("train.py").write_text(program)
+
+    assert read_arguments(script(f"{ASKED}{more}")).fields.get("attention") == attention
+
+
+def test_the_attention_of_a_program_of_one_s_own_is_known_from_its_text_alone() -> None:
+    asked = ASKED.replace(" --use_peft true", "")
+    Path("train.py").write_text("model = AutoModelForCausalLM.from_pretrained(told.model)\n")
+    assert read_arguments(script(asked)).fields["attention"] == "sdpa"
+    Path("train.py").write_text(HANDED_ON)
+    assert "attention" not in read_arguments(script(asked)).fields

@@ -398,27 +398,56 @@ def test_a_loss_that_holds_them_is_said_by_nobody_but_a_person() -> None:
         ("attn_impl: eager", "eager"),
         ("flash_attn: fa2", "flash"),
         ("sdp_attention: true", "sdpa"),
-        ("flash_attn: auto", "flash"),  # dsgen's default
+        ("flash_attn: auto", "sdpa"),  # transformers takes it where nobody asks
+        ("", "sdpa"),
+        ("attn_impl: flash_attention_4", "flash"),
+        ("attn_implementation: kernels-community/flash-attn3", "flash"),
+        ("xformers_attention: true", "flash"),  # no plan knows it: dsgen's default
+        ("model_name_or_path: google/gemma-2-9b", "flash"),  # LLaMA-Factory asks for it by itself
     ],
 )
 def test_the_kernel_of_attention_counts(said: str, kernel: str) -> None:
-    Path("train.yaml").write_text(f"{LLAMA_FACTORY}{said}\n")
+    text = LLAMA_FACTORY.replace("model_name_or_path: x\n", "") if "model_name_or_path" in said else LLAMA_FACTORY
+    Path("train.yaml").write_text(f"{text}{said}\n")
 
     assert of("train.yaml").job.training.attention == kernel
+
+
+@pytest.mark.parametrize(
+    ("said", "kernel"),
+    [
+        ("use_peft: true", "sdpa"),
+        ("tuner_type: lora", "sdpa"),
+        ("tuner_type: lora\nmodel: google/gemma-3-4b-pt", "eager"),  # ms-swift asks for it by itself
+        ("base_model: Qwen/Qwen3-8B\nsequence_len: 4096", "sdpa"),
+        ("per_device_train_batch_size: 1", None),  # a program of one's own may ask for any
+    ],
+)
+def test_each_program_has_the_kernel_of_attention_that_transformers_takes_unasked(said: str, kernel: str) -> None:
+    Path("train.yaml").write_text(f"{said}\nbf16: true\n")
+
+    assert read_arguments("train.yaml").fields.get("attention") == kernel
+
+
+FLASH = "attn_implementation: flash_attention_2\nper_device_train_batch_size: 1\n"
+AXOLOTL = "base_model: Qwen/Qwen3-8B\nsequence_len: 4096\nmicro_batch_size: 1\n"
 
 
 @pytest.mark.parametrize(
     ("said", "counts"),
     [
         (f"{LLAMA_FACTORY}packing: true", ""),  # attention goes on over the borders
-        (f"{LLAMA_FACTORY}packing: true\nneat_packing: true", "packing"),
+        (f"{LLAMA_FACTORY}packing: true\nneat_packing: true\nflash_attn: fa2", "packing"),
+        (f"{LLAMA_FACTORY}packing: true\nneat_packing: true", ""),  # sdpa runs unasked
         (f"{LLAMA_FACTORY}neat_packing: true\nflash_attn: sdpa", ""),  # it sees what a mask hides from it
-        ("base_model: Qwen/Qwen3-8B\nsequence_len: 4096\nmicro_batch_size: 1\nsample_packing: true", "packing"),
-        ("tuner_type: lora\nper_device_train_batch_size: 1\npacking: true", "packing"),
-        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true", "packing"),
-        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true\npacking_strategy: wrapped", ""),
-        ("use_peft: true\nper_device_train_batch_size: 1\npadding_free: true", "padding_free"),
-        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true\npadding_free: true", "packing"),
+        (f"{AXOLOTL}sample_packing: true\nflash_attention: true", "packing"),
+        (f"{AXOLOTL}sample_packing: true", ""),
+        (f"tuner_type: lora\n{FLASH}packing: true", "packing"),
+        (f"use_peft: true\n{FLASH}packing: true", "packing"),
+        ("use_peft: true\nper_device_train_batch_size: 1\npacking: true", ""),
+        (f"use_peft: true\n{FLASH}packing: true\npacking_strategy: wrapped", ""),
+        (f"use_peft: true\n{FLASH}padding_free: true", "padding_free"),
+        (f"use_peft: true\n{FLASH}packing: true\npadding_free: true", "packing"),
         ("use_peft: true\nper_device_train_batch_size: 1\npadding_free: true\nattn_implementation: sdpa", ""),
     ],
 )
@@ -483,13 +512,17 @@ def test_liger_whose_kernels_are_not_known_of_a_model_is_counted_as_hugging_face
             "packing without FlashAttention is counted as whole sequences: sdpa",
         ),
         ("padding_free: true\nattn_implementation: eager", "padding_free without FlashAttention is counted as whole"),
+        ("packing: true", "packing without FlashAttention is counted as whole sequences: sdpa"),
+        ("packing: true\ntuner_type: lora", "ms-swift stops at packing without FlashAttention"),
+        ("finetuning_type: lora\nneat_packing: true", "flash_attn: fa2 stops at the borders"),
         ("packing: true\nattn_implementation: flash_attention_2", ""),
         ("attn_implementation: sdpa", ""),
     ],
 )
 def test_samples_that_share_a_row_behind_a_mask_are_said_to_be_counted_otherwise(said: str, words: str) -> None:
     """transformers makes a mask of the borders, and sdpa computes every pair of tokens beside it."""
-    Path("train.yaml").write_text(f"use_peft: true\nper_device_train_batch_size: 1\n{said}\n")
+    program = "" if "_type" in said else "use_peft: true\n"
+    Path("train.yaml").write_text(f"{program}per_device_train_batch_size: 1\n{said}\n")
     told = " ".join(read_arguments("train.yaml").uncounted)
 
     assert words in told

@@ -242,10 +242,20 @@ REFERENCE = 'reference = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B"'
         ([f"{LOADED})", 'model.set_attn_implementation("flash_attention_2")'], None),
         (["from patches import replace_llama_attn_with_flash_attn", f"{LOADED})"], None),
         (['model, _ = FastLanguageModel.from_pretrained("unsloth/Qwen3-8B")', f"{REFERENCE})"], None),
+        (["model = AutoModelForCausalLM.from_config(config)"], "sdpa"),
+        (["model = transformers.LlamaForCausalLM(config)"], "sdpa"),
+        (['model = AutoModelForSeq2SeqLM.from_pretrained("google/t5-v1_1-xl")'], None),  # no plan counts an encoder's
+        # What TRL loads by its name is trained, whatever is loaded beside it.
+        (['trainer = SFTTrainer(model="Qwen/Qwen3-8B")'], "sdpa"),
+        (['NAME = "Qwen/Qwen3-8B"', "trainer = DPOTrainer(NAME)"], "sdpa"),
+        ([f'{REFERENCE}, attn_implementation="eager")', 'trainer = SFTTrainer(model="Qwen/Qwen3-8B")'], "sdpa"),
+        (["trainer = SFTTrainer(model=asked.model)"], None),
+        (['args = TrainingArguments(model_init_kwargs=more(), output_dir="out")', 'SFTTrainer("Qwen/Qwen3-8B")'], None),
     ],
 )
 def test_transformers_takes_sdpa_where_a_program_asks_for_no_attention(lines: list[str], attention: str | None) -> None:
-    told = told_by("\n".join([*lines, "args = TrainingArguments(output_dir='out')"]), "train.py")
+    own = [] if any("TrainingArguments" in line for line in lines) else ["args = TrainingArguments(output_dir='out')"]
+    told = told_by("\n".join([*lines, *own]), "train.py")
 
     assert told.get("attn_implementation") == attention
 
