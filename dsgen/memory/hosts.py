@@ -148,7 +148,12 @@ def host(
         training["weights"] = ranks * min(states.weights, size * MAX_IN_CPU)
     stored = _nvme(ranks, layout, states)
     loading = {"weights": coming.ram}
-    phases = {"load": loading, "init": {"weights": ranks * flat} if flat else loading, "training": training}
+    init = {"weights": ranks * flat} if flat else loading
+    if layout.stage == 3 and layout.offload_param == "none":
+        # A rank's shares of what is trained become one tensor in RAM and go back (zero/utils.py, defragment), when the
+        # model that was read has left.
+        init = {"weights": max(coming.ram, ranks * (locked.adapters or size) * own)}
+    phases = {"load": loading, "init": init, "training": training}
     meanwhile: dict[str, int] = {}
     if layout.stage == 3 and layout.offload_optimizer != "none" and layout.offload_param == "none" and size < FP32:
         # torch casts a group into a tensor of its own before it goes to the GPU (stage3.py,

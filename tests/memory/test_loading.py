@@ -50,6 +50,27 @@ def test_under_zero_init_only_rank_0_reads() -> None:
     assert phases(zero_stage=3, loading="fp32", zero_init=False)["load"][1] == RANKS * 4 * elements()
 
 
+@pytest.mark.parametrize(("said", "each"), [({}, 2), ({"precision": "fp32"}, 4), ({"offload": "all"}, 0)])
+def test_stage_3_makes_its_shares_one_tensor_in_ram(said: dict[str, Any], each: int) -> None:
+    """All ranks of a node do; parameters on the CPU are one tensor there from the start."""
+    assert phases("hf-trainer", zero_stage=3, **said)["init"][1] == RANKS * each * elements() // RANKS
+
+
+def test_init_takes_what_was_read_or_the_shares_whichever_is_more() -> None:
+    seven, seventy = phases(zero_stage=3), phases(zero_stage=3, model="70b", offload="optimizer")
+
+    assert seven["init"][1] == seven["load"][1] > 2 * elements()
+    assert seventy["init"][1] == 2 * elements(model="70b") > seventy["load"][1]
+
+
+def test_of_adapters_stage_3_makes_the_trained_shares_one_tensor_in_ram() -> None:
+    wide, narrow = (phases("hf-trainer", zero_stage=3, method="lora", lora_fp32=switch) for switch in (True, False))
+    adapters = 16 * 32 * (4 * (4096 + 4096) + 3 * (4096 + 11008))
+
+    assert wide["init"][1] == 4 * adapters
+    assert narrow["init"][1] == 2 * adapters
+
+
 def test_without_zero_init_each_rank_moves_the_whole_model_to_its_gpu() -> None:
     """Then DeepSpeed cuts it tensor by tensor, each beside this rank's share of it."""
     under, without = (phases(zero_stage=3, zero_init=switch)["init"][0] for switch in (True, False))

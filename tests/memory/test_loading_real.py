@@ -112,6 +112,16 @@ def _both(tmp_path: Path, said: dict[str, Any], zero: dict[str, Any]) -> tuple[d
     return real, ours
 
 
+@pytest.mark.parametrize("said", [{}, LORA])
+def test_the_engine_takes_as_much_ram_in_init(said: dict[str, Any]) -> None:
+    """Stage 3 makes the shares of what is trained one tensor there; nothing else of the model is in RAM then."""
+    job = {**ASKED, "zero_stage": 3, "offload": "none", "micro_batch": 1, **said}
+    real = {phase.phase: phase.host_bytes for phase in dsgen.simulate(dsgen.scenario(job)).estimate.phases}
+    ours = {phase.phase: phase.host_bytes for phase in dsgen.memory(job, target="hf-trainer").memory.phases}
+
+    assert ours["init"] == real["init"] > 0
+
+
 @pytest.mark.parametrize("stage", [0, 2, 3])
 @pytest.mark.parametrize("said", [{"double_quantization": False}, {"kbit_fp32": "never"}])
 def test_a_base_in_4_bits_takes_as_much(tmp_path: Path, stage: int, said: dict[str, Any]) -> None:
