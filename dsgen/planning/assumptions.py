@@ -45,12 +45,12 @@ def own_optimizer(job: Job) -> str:
 
 def _needed(plan: Plan) -> Iterator[Needed]:
     job, chosen, wishes = plan.job, plan.chosen.strategy, plan.job.training
-    if wishes.method == "qlora" and job.world > 1:  # transformers has no zero.Init for weights in 4 bits
-        yield Needed("device", "each rank's own GPU, set before the base is loaded")
+    if wishes.method == "qlora":  # transformers has no zero.Init for weights in 4 bits
+        if job.world > 1:
+            yield Needed("device", "each rank's own GPU, set before the base is loaded")
+        yield Needed("four-bits", "a base in 4 bits (NF4)")
     elif chosen.stage == 3:
         yield Needed("zero-init", "zero.Init around the model's loading")
-    if wishes.method == "qlora":
-        yield Needed("four-bits", "a base in 4 bits (NF4)")
     yield Needed("attention", _KERNELS[kernel_of(plan)])
     if wishes.chunked_loss:
         yield Needed("chunked-loss", "a chunked loss")

@@ -169,6 +169,13 @@ def test_what_cannot_run_is_not_asked_for():
     assert "zero-init" not in codes
 
 
+def test_a_base_in_4_bits_is_under_no_zero_init_on_one_gpu_either():
+    plan = dsgen.plan({"hw": "rtx4090-24g", "model": "llama-3.1-8b", "gpus": 1, "method": "qlora", "zero_stage": 3})
+
+    assert [item.code for item in needed(plan)][:2] == ["four-bits", "attention"]
+    assert "zero.Init" not in text(needs(plan, "deepspeed"), "deepspeed")
+
+
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("target", FRAMEWORKS)
 def test_the_environment_is_what_a_launch_writes(name, target):
