@@ -19,7 +19,7 @@ _EPOCHS = ("num_train_epochs", "num_epochs")
 _WHERE, _LOGGED = "output_dir", "logging_steps"  # where a run writes, and how often it tells of itself
 _ITS_OWN = "output_dir: output  # checkpoints and logs"  # which nothing depends on; a launch says where it resumes from
 _EVALUATES = re.compile(r"^((?:per_device_)?eval_batch_size: )(\d+)", re.MULTILINE)
-_WRITTEN_ANYHOW = ("deepspeed", "output_dir", "do_train", "overwrite_output_dir")
+_WRITTEN_ANYHOW = ("deepspeed", "output_dir", "do_train")
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 _SCHEDULE = ("lr_scheduler_type", "lr_scheduler", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio")
 

@@ -151,6 +151,18 @@ def test_what_a_file_for_the_same_program_leaves_out_is_said(sft: Path, words: t
     assert f"warning: {name} {said}" in done.err
 
 
+def test_a_folder_that_is_written_over_is_left_out_by_render_and_said(sft: Path) -> None:
+    """LLaMA-Factory goes on from what lies in output_dir without it, or stops; a launch writes it."""
+    sft.write_text(f"{QLORA}{DATA}overwrite_output_dir: true\n", encoding="utf-8")
+    asked = ("--args", "sft.yaml", *CARD, "--target", "llama-factory")
+
+    rendered = run("render", *asked, "-o", "ds.json", "-q").err
+    launched = run("launch", *asked, "--with", "torchrun", "-o", "run").err
+
+    assert "ds.llama_factory.yaml leaves out what sft.yaml also says: overwrite_output_dir; copy" in rendered
+    assert "leaves out" not in launched
+
+
 def test_of_another_program_nothing_is_left_out(sft: Path) -> None:
     sft.write_text(f"{QLORA}{LEFT}", encoding="utf-8")
 
