@@ -212,7 +212,8 @@ def _smallest(question: Question, length: int) -> Iterator[Change]:
     change = _strategies(question)
     if change is not None:
         yield change
-    if change is not None and "offload" in change.options and (smaller := _fewer_at_once(question)) is not None:
+    costly = change is None or "offload" in change.options
+    if costly and (smaller := _fewer_at_once(question, growing)) is not None:
         yield smaller  # which costs less than a way to RAM or to a drive
     if length:
         short = _at_length(job, length)
@@ -315,14 +316,22 @@ def _strategies(question: Question) -> Change | None:
     return _told(question, best[1]) if best is not None else None
 
 
-def _fewer_at_once(question: Question) -> Change | None:
-    """The largest smaller micro-batch with which nothing else must change; None where none fits."""
-    asked = question.strategy
-    for size in _sizes(asked)[1:]:
-        other = attrs.evolve(asked, micro_batch=size, accumulation=asked.micro_batch * asked.accumulation // size)
-        if _fits(question.job, other):
-            return _told(question, other)
-    return None
+def _fewer_at_once(question: Question, growing: Job) -> Change | None:
+    """The largest smaller micro-batch with which nothing else must change; else the largest with an allocator that
+    grows its segments, where that alone is not enough; None where none fits.
+    """
+    job, asked = question.job, question.strategy
+    sequences = asked.micro_batch * asked.accumulation
+    smaller = [attrs.evolve(asked, micro_batch=size, accumulation=sequences // size) for size in _sizes(asked)[1:]]
+    if (fits := next((other for other in smaller if _fits(job, other)), None)) is not None:
+        return _told(question, fits)
+    if job.training.expandable_segments or _fits(growing, asked):
+        return None
+    if (fits := next((other for other in smaller if _fits(growing, other)), None)) is None:
+        return None
+    change = _told(attrs.evolve(question, job=growing), fits)
+    options = {"expandable_segments": True, **change.options}
+    return attrs.evolve(change, options=options, words=f"{_GROWING}, and {change.words}")
 
 
 def _sizes(asked: Strategy) -> list[int]:
