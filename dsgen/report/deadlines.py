@@ -36,6 +36,7 @@ def text(answer: Budget, width: int = 80) -> str:
     head = f"{job.names.get('model', 'model')}, {tokens_text(answer.tokens)} tokens in {deadline} on {hardware}"
     lines = [
         *wrapped(f"{head}: {_count(fewest)}", width),
+        *wrapped(_step(answer), width),
         *wrapped(_words(fewest), width),
         *wrapped(_sure(answer), width),
         *(wrapped(_over_faster(answer.fewest, answer.faster), width) if answer.faster is not None else []),
@@ -57,6 +58,20 @@ def _count(fleet: Fleet) -> str:
     job = fleet.plan.job
     nodes = f" ({job.nodes} x {job.gpus_per_node})" if job.nodes > 1 else ""
     return f"{fleet.gpus:,} GPU{'s' if fleet.gpus > 1 else ''}{nodes}"
+
+
+def _step(answer: Budget) -> str:
+    """What a step of the fewest GPUs trains, and whether others train as much in theirs; it decides how often they
+    wait for each other.
+    """
+    job, batch = answer.fewest.plan.job, answer.fewest.plan.chosen.strategy.global_batch
+    over = f" over {network_words(job)}" if job.nodes > 1 else ""
+    told = f"{job.tokens}{over}, {batch} sequences a step"
+    if job.training.global_batch is not None:
+        return told
+    batches = [fleet.plan.chosen.strategy.global_batch for fleet in answer.fleets]
+    others = f"{min(batches)} to {max(batches)} in the rows below; " if min(batches) < max(batches) else ""
+    return f"{told} ({others}--global-batch N says another)"
 
 
 def _words(fleet: Fleet) -> str:
@@ -124,7 +139,8 @@ def _way(way: MetBy) -> str:
         return f"nothing meets it: {way.refused}"
     job = way.fleet.plan.job
     over = f" over {network_words(job)}" if job.nodes > 1 else ""
-    how = f"{_count(way.fleet)}{over}, {way.fleet.plan.chosen.strategy}"
+    chosen = way.fleet.plan.chosen.strategy
+    how = f"{_count(way.fleet)}{over}, {chosen}, {chosen.global_batch} sequences a step"
     told = f"the fewest GPUs that meet it: {how}: {_words(way.fleet)}"
     return told if way.faster is None else f"{told}; {_over_faster(way.fleet, way.faster)}"
 

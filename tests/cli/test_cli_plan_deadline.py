@@ -24,6 +24,21 @@ def test_the_fewest_gpus_stand_first_and_are_marked() -> None:
     assert "price" not in done.out
 
 
+def test_how_much_a_step_trains_is_said_as_the_fewest_gpus_hang_on_it() -> None:
+    """Where nobody says it, it follows the GPUs."""
+    asked = [*AUTO[:3], "300B", "--deadline", "9d", *AUTO[-2:]]
+    free, pinned = (run("plan", *MAIN, *asked, *more).out.splitlines() for more in ([], ["--global-batch", "1024"]))
+    told = json.loads(run("plan", *MAIN, *asked, "--format", "json").out)
+    sizes = {fleet["gpus"]: fleet["chosen"]["global_batch"] for fleet in told["fleets"]}
+
+    assert min(sizes.values()) < max(sizes.values())
+    said = f"4096 tokens over ib-hdr-200g, {sizes[told['fewest']]} sequences a step ("
+    assert f"{said}{min(sizes.values())} to {max(sizes.values())} in the rows" in free[1]
+    assert pinned[1] == "4096 tokens over ib-hdr-200g, 1024 sequences a step"
+    fewest = [int(re.findall(r": ([\d,]+) GPUs", lines[0])[0].replace(",", "")) for lines in (free, pinned)]
+    assert fewest[1] < fewest[0]
+
+
 def test_a_price_has_its_column() -> None:
     told = json.loads(run("plan", *MAIN, *AUTO, *PRICE, "--format", "json").out)
     out = run("plan", *MAIN, *AUTO, *PRICE).out
