@@ -1,7 +1,7 @@
 """What a Python program tells its trainer: the arguments that stand in its calls as plain values; nothing is run.
 
 Calls as transformers 5.23, TRL 1.10 and peft 0.21 have them: TrainingArguments and TRL's configs, LoraConfig,
-BitsAndBytesConfig, from_pretrained of a model, SFTTrainer(model="...").
+BitsAndBytesConfig, from_pretrained of a model, SFTTrainer(model="..."), a tokenizer that cuts samples.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dsgen.linting.program_calls import (
     unpacks,
     value_of,
 )
+from dsgen.linting.tokenized_lengths import cut_at
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Span
 
@@ -100,6 +101,8 @@ def told_by(text: str, path: str) -> dict[str, Any]:
         said.setdefault("use_peft", OF_PEFT in said)
         if any(name == "from_pretrained" for name, _ in calls):  # transformers takes the type of the checkpoint
             said.setdefault("dtype", "auto")
+    if trained and trained[0][0] == _ARGUMENTS and (length := cut_at(keywords(node, constants) for _, node in calls)):
+        said.setdefault("max_length", length)  # the Trainer cuts nothing itself
     inner = [value for value in said.values() if isinstance(value, dict)]  # as those of a file, whatever their section
     flat = {key: value for values in (*inner, said) for key, value in values.items()}
     return {name: value for name, value in _known(flat).items() if not isinstance(value, dict)}
