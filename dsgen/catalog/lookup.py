@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.catalog.doubts import SOLD, doubt_of, doubt_of_config
 from dsgen.catalog.profile_index import SUFFIXES, built_in, entries, exists, yaml_files
 from dsgen.catalog.sheets import AUTO, KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -30,10 +31,6 @@ _COUNTED = re.compile(  # 8xH100, and H100x8; the x of RTX 4080 counts nothing
 _APPLES = re.compile(r"(?:apple|mac|mps|metal).*|(?:apple )?m[1-9](?:[ -]?(?:pro|max|ultra))?", re.IGNORECASE)
 _NUMBERED = re.compile(r"[a-z]*(?<!\d)\d{2,4}(?!\d)")  # what tells one card from another: 4080, p100
 _FOUR_DIGITS = re.compile(r"(?<!\d)\d{4}(?!\d)")  # of a GeForce: the words behind them tell others apart (3060 Ti)
-_SOLD = re.compile(r"[\s_-]+(\d+)[\s_-]*gi?b?$")  # the memory behind a card's name: RTX 3060 12 GB
-
-# Profile -> GB of another card of its name (NVIDIA's pages of the GeForce RTX 3060, 3080 and 4060 families).
-_ALSO_SOLD = {"rtx3060-12g": 8, "rtx3080-10g": 12, "rtx4060ti-16g": 8}
 
 _MIRRORS = ("unsloth", "nousresearch")  # unslothai/unsloth unsloth/models/mapper.py says of what
 _REBUILT = ("phi-",)  # which unsloth stores as a Llama
@@ -81,12 +78,12 @@ def find(kind: str, name: str) -> Profile:
         return _from_path(kind, name)
     sheet = _named(kind, name)
     if sheet is not None:
-        return _doubted(_resolve(sheet, ()), name)
+        return _doubted(_resolve(sheet, ()), doubt_of(sheet.name, name))
     if name and exists(name):
         return _from_path(kind, name)
     sheet = _card(name) if kind == "hardware" else _mirrored(name) if kind == "model" else None
     if sheet is not None:
-        return _doubted(_resolve(sheet, ()), name)
+        return _doubted(_resolve(sheet, ()), doubt_of(sheet.name, name))
     raise _unknown(kind, name)
 
 
@@ -162,7 +159,7 @@ def _card(name: str) -> Sheet | None:
     words = [word for word in re.split(r"[\s_-]+", name.casefold()) if word not in _MAKERS]
     sheet = _named("hardware", profile_of(name) or "-".join(words)) if words else None
     sheet = sheet or _named("hardware", "".join(words))
-    sold = _SOLD.search(name.casefold())
+    sold = SOLD.search(name.casefold())
     if sheet is not None or sold is None:
         return sheet
     card, memory = name[: sold.start()], f"{sold[1]}g"
@@ -173,13 +170,9 @@ def _card(name: str) -> Sheet | None:
     return _named("hardware", "-".join((*kept, memory)))  # A100 40 GB, where an A100 is the one of 80
 
 
-def _doubted(chosen: Profile, name: str) -> Profile:
-    """A profile that says so where the name that it was given is also one of a card with another memory."""
-    other = _ALSO_SOLD.get(chosen.name)
-    if other is None or _SOLD.search(name.casefold()):
-        return chosen
-    doubt = f"{name} is taken for {chosen.name}; of one with {other} GB say --gpu-memory {other}GiB"
-    return attrs.evolve(chosen, layer=chosen.layer._replace(doubt=doubt))
+def _doubted(chosen: Profile, doubt: str) -> Profile:
+    """A profile that says what else the name that it was given may mean."""
+    return attrs.evolve(chosen, layer=chosen.layer._replace(doubt=doubt)) if doubt else chosen
 
 
 def _mirrored(name: str) -> Sheet | None:
@@ -218,7 +211,13 @@ def _from_path(kind: str | None, name: str) -> Profile:
     path = _expanded(name)
     if kind == "model" and not name.endswith((*SUFFIXES, ".json")) and not exists(str(path)):
         raise _absent(name)
-    return _resolve(_sheet_at(path / "config.json" if exists(str(path / "config.json")) else path, kind), ())
+    file = path / "config.json" if exists(str(path / "config.json")) else path
+    made = _resolve(_sheet_at(file, kind), ())
+    if file.suffix != ".json":
+        return made
+    from dsgen.documents.yaml.reader import read_text
+
+    return _doubted(made, doubt_of_config(read_text(file), str(file)))
 
 
 def _absent(name: str) -> DsgenError:
@@ -329,7 +328,7 @@ def _unknown(kind: str, name: str) -> DsgenError:
     ):
         likely = offer(dict.fromkeys(known[one] for one in almost(card, known)))
         rest = f"{likely}  {listing}" if likely else f"{listing[1:-1]} shows those that are known."
-        sold = _SOLD.search(name.casefold())
+        sold = SOLD.search(name.casefold())
         gib = sold[1] if sold is not None else 16
         todo = f"Say its memory in the place of --hw, such as --gpu-memory {gib}GiB.\n  {rest}"
     if kind in ("", "model") and ("/" in name or (kind and not almost(name, known))):

@@ -333,10 +333,10 @@ def _spread(cluster: Cluster, nodes: int, per_node: int, full: int, hardware: st
 
 
 def _doubts(layers: Iterable[Layer], provenance: Provenance) -> Iterator[str]:
-    """What else the names of profiles may mean, where nobody says the memory of the card."""
+    """What else the names of profiles may mean; of a card nothing where somebody says its memory."""
     said = provenance.winner("hardware.gpu_memory")
-    if said is None or said.rank <= Rank.HARDWARE:
-        yield from (layer.doubt for layer in layers if layer.doubt)
+    known = said is not None and said.rank > Rank.HARDWARE
+    yield from (layer.doubt for layer in layers if layer.doubt and not (known and layer.rank == Rank.HARDWARE))
 
 
 def _thinned(cluster: Cluster, per_node: int, full: int, provenance: Provenance) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -380,3 +382,25 @@ def test_a_card_whose_name_another_memory_has_too_is_warned_of(name: str, doubt:
     assert [text for text in dsgen.job(said).warnings if "is taken for" in text] == ([doubt] if doubt else [])
     told = dsgen.job(said | {"gpu_memory": "8GiB"}).warnings
     assert not [text for text in told if "is taken for" in text]
+
+
+@pytest.mark.parametrize("model", ["gemma-3-4b", "google/gemma-3-12b-it", "gemma-3-27b"])
+@pytest.mark.parametrize("more", [{}, {"gpu_memory": "80GiB"}])
+def test_a_vision_tower_that_is_loaded_too_is_warned_of(model: str, more: dict[str, str]) -> None:
+    (said,) = (text for text in dsgen.job({"hw": "a100-80g", "model": model, **more}).warnings if "vision" in text)
+
+    assert said.startswith(f"{model} has a vision tower of 0.42 B weights: the text part alone is counted")
+
+
+@pytest.mark.parametrize("model", ["gemma-3-1b", "gemma-2-9b"])
+def test_of_a_model_that_only_reads_nothing_of_the_kind_is_said(model: str) -> None:
+    assert not [text for text in dsgen.job({"hw": "a100-80g", "model": model}).warnings if "vision" in text]
+
+
+@pytest.mark.parametrize("tower", [{"vision_config": {"hidden_size": 1152}}, {}])
+def test_a_config_json_with_a_vision_tower_is_warned_of(tmp_path: Path, tower: dict[str, Any]) -> None:
+    text = {"model_type": "gemma3_text", "hidden_size": 640, "num_hidden_layers": 2, "num_attention_heads": 4}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": text, **tower}))
+
+    warned = dsgen.job({"hw": "a100-80g", "model": str(tmp_path)}).warnings
+    assert any("has a vision tower: the text part alone is counted" in said for said in warned) == bool(tower)
