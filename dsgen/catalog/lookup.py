@@ -212,6 +212,10 @@ def _from_path(kind: str | None, name: str) -> Profile:
     if kind == "model" and not name.endswith((*SUFFIXES, ".json")) and not exists(str(path)):
         raise _absent(name)
     file = path / "config.json" if exists(str(path / "config.json")) else path
+    if kind == "model" and not name.endswith(SUFFIXES) and file.is_dir():
+        base = "Of adapters name the base: base_model_name_or_path of adapter_config.json."
+        todo, must = base if exists(str(file / "adapter_config.json")) else "", "the folder of a model has one"
+        raise mistake("it is a folder without a config.json", must=must, where=name, todo=todo, code="unreadable")
     made = _resolve(_sheet_at(file, kind), ())
     if file.suffix != ".json":
         return made

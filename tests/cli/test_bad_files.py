@@ -220,3 +220,16 @@ def test_an_old_file_stays_when_the_new_config_fails(tmp_path: Path) -> None:
     refused("render", *MAIN, "--gpus", "1.9", "-o", str(file))
 
     assert file.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("beside", "todo"),
+    [("model.safetensors", ""), ("adapter_config.json", "  Of adapters name the base: base_model_name_or_path")],
+)
+def test_a_folder_of_a_model_without_its_config_is_told_so(tmp_path: Path, beside: str, todo: str) -> None:
+    (tmp_path / beside).touch()
+
+    told = refused("plan", "--hw", "a100-40g", "--model", str(tmp_path)).splitlines()
+
+    assert told[0] == f"error: {tmp_path}: it is a folder without a config.json; the folder of a model has one"
+    assert [line.startswith(todo) for line in told[1:]] == ([True] if todo else [])
