@@ -43,7 +43,7 @@ PUBLISHED, LATER = "published.json", "published_2.json"
 RELEASES = "deepspeed-releases.json"  # what six releases said of each public config: nothing raw lies behind it
 PROGRAMS = "program-verdicts.json"  # what four programs did with each; the same
 # Runs gathered for this project from their sources: the same.
-GATHERED = tuple(f"published_{number}.json" for number in (3, 4, 5, 6, 7, 8, 9, 10))
+GATHERED = tuple(f"published_{number}.json" for number in (3, 4, 5, 6, 7, 8, 9, 10, 11))
 ALLOCATIONS = "allocations.json"  # histories of torch's allocator, of snapshots: benchmarks/snapshots.py writes it
 # Name here -> where the raw records lie.
 RAW = {
