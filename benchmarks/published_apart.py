@@ -20,6 +20,8 @@ _FOUR_BITS = ("gptq-int4", "nf4", "nf4 twice")
 _LIFTS = ("swb", "ullmt")
 _LIFTING_PLUGIN = "baseline-peft-bnb"
 _LITGPT = ("litr", "lith")  # bitsandbytes 0.41 and 0.42
+# Firefly's requirements.txt at ef55b7d names bitsandbytes 0.39.0.
+_KEEPS_INPUTS = (*_LITGPT, "ff")
 _DELETES_LOGITS = "ullmt"  # del_logits_after_forward of its configs
 # On one GPU without DeepSpeed: modeling_qwen.py and finetune.py of Qwen's own, and modules_to_save beside 4 bits
 # (philschmid/deep-learning-pytorch-huggingface@59b3797, training/receipes/llama-3-1-8b-qlora.yaml).
@@ -32,7 +34,9 @@ _KEEPS_CACHES = "ator"
 # FSDP of a base that is loaded in fp32 and cast as it is gathered: a shard has 4 bytes a frozen weight, ZeRO-3's 2
 # (pacman100/DHS-LLM-Workshop, chat_assistant/sft/training/utils.py; bobcchen/peft-explore, src/finetuning.py).
 _WIDE_BASE = ("dgx", "bob")
-_MANY_LENGTHS = "swb"  # packed to no length: from 91 to 19,548 tokens
+# ms-swift packed to no length, from 91 to 19,548 tokens; of ChatGLM-Finetuning's every sample is a pass of its own
+# length, up to some 1,150 tokens, whose cache nvidia-smi counts up to the whole card.
+_MANY_LENGTHS = ("cgf", "swb")
 
 
 def _plain(record: Record) -> bool:
@@ -60,7 +64,7 @@ APART: Mapping[str, Callable[[Record], bool]] = {
         _base(r) in _FOUR_BITS and (_prefix(r) in _LIFTS or r["config"].get("plugins") == _LIFTING_PLUGIN)
     ),
     "bitsandbytes before 0.44, which kept the input of every 4-bit layer": lambda r: (
-        _prefix(r) in _LITGPT and _base(r) in _FOUR_BITS
+        _prefix(r) in _KEEPS_INPUTS and _base(r) in _FOUR_BITS
     ),
     "a base in GPTQ's 4 bits, with kernels of its own": lambda r: _base(r) == "gptq-int4",
     "adapters, embedding and head with torch's AdamW in 16 bits, without an fp32 copy": lambda r: (
@@ -79,7 +83,7 @@ APART: Mapping[str, Callable[[Record], bool]] = {
     "keys and values of every block, which its loop keeps until the next step has made its own": lambda r: (
         _prefix(r) == _KEEPS_CACHES
     ),
-    "sequences of many lengths, of which only the longest is known": lambda r: _prefix(r) == _MANY_LENGTHS,
+    "sequences of many lengths, of which only the longest is known": lambda r: _prefix(r) in _MANY_LENGTHS,
 }
 
 

@@ -37,7 +37,7 @@ __all__ = [
 
 DATA = Path(__file__).resolve().parent / "data"
 RECORDS = (DATA / "published.json", DATA / "published_2.json")
-GATHERED = tuple(DATA / f"published_{number}.json" for number in (3, 4, 5, 6, 7, 8, 9, 10))  # a round each
+GATHERED = tuple(DATA / f"published_{number}.json" for number in (3, 4, 5, 6, 7, 8, 9, 10, 11))  # a round each
 
 PEAK, VERDICT, LEFT_OUT = "peak", "verdict", "left out"
 REFUSED = "dsgen refuses the question"
@@ -119,7 +119,7 @@ def gathered() -> tuple[Mapping[str, Any], ...]:
 
 @functools.cache
 def gathered_in(again: int) -> frozenset[str]:
-    """Ids of a round of what was gathered: 1 to 8."""
+    """Ids of a round of what was gathered: 1 to 9."""
     return frozenset(record["id"] for record in json.loads(GATHERED[again - 1].read_text(encoding="utf-8")))
 
 

@@ -20,7 +20,10 @@ __all__ = ["model_of", "targets_of", "type_of"]
 # those of GPT-2; InternLM's 7B those of Llama, and three biases more; PowerLM is Granite's architecture. GLM-4's first
 # code, ChatGLM's own, has Phi-3's fused matrices, and a bias more (THUDM/glm-4-9b, modeling_chatglm.py).
 _TYPES = {
+    "baichuan-7b": "llama",
+    "baichuan2-7b": "llama",
     "bloom": "bloom",
+    "chatglm2": "phi3",
     "deepseek-math": "llama",
     "falcon": "falcon",
     "flan-t5": "t5",

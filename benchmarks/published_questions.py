@@ -16,7 +16,7 @@ from dsgen.asking.memory_questions import Question
 from dsgen.families.parameters import block_elements
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.releases import by_release
+from dsgen.jobs.releases import by_release, casts_adapters
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Hardware, Model
@@ -36,8 +36,10 @@ PROFILES = {
     "A40-48GB": "a40-48g",
     "A800-80GB": "a800-80g",
     "B200-180GB": "b200-180g",
+    "B300-288GB": "b300-288g",
     "GAUDI2-96GB": "gaudi2-96g",
     "GAUDI3-128GB": "gaudi3-128g",
+    "GB200-186GB": "gb200-186g",
     "GH200-96GB": "gh200-96g",
     "H100-80GB": "h100-80g",  # none says which; boards of eight and rented machines have this one
     "H100-94GB": "h100-94g-nvl",
@@ -105,7 +107,7 @@ def question_of(record: Record) -> Question:
 _MEANS = {"peftmc": 210}
 # Programs with a loss of Liger's of a known release. fms-acceleration's own plugin has a copy, line by line that of
 # 0.3.1 (fms_acceleration_foak/fused_ops/liger_ce/fused_linear_cross_entropy_loss.py).
-_LIGERS = {"fms": "0.3.1", "sws": "0.5.10"}
+_LIGERS = {"ast": "0.8.4", "fms": "0.3.1", "sws": "0.5.10"}
 # Programs whose records name no release of transformers -> that of the time when they published: of Qwen3's first one.
 _TRANSFORMERS = {"swq": "4.51"}
 # Programs that ran DeepSpeed -> the release of the time when they published; the oldest that is known for those of the
@@ -123,7 +125,7 @@ _BRINGS_ADAMW = ("sws",)
 # The same at every stage, of configs that have no optimizer (hiyouga/LLaMA-Factory, examples/deepspeed).
 _HAS_NO_OPTIMIZER = ("lf",)
 # Programs that hand torch's own AdamW to DeepSpeed, whose config keeps its overlap (verify_loss.py).
-_HANDS_ADAMW = ("dsv",)
+_HANDS_ADAMW = ("bc2", "dsv", "pft")
 # Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
 _WHOLE_AT_FIRST = ("litr", "lith")
 # Sources whose records tell scales that are quantized themselves ("nf4 twice") from those that are not; other programs
@@ -150,6 +152,7 @@ def job_of(record: Record) -> Job:
         said["kbit_fp32"] = "never" if prefix in _UNPREPARED else "always"
         said["lora_dropout"] = source_of(record).lora_dropout
         said["lora_train_embeddings"] = lora.get("train_embeddings", False)
+        said["lora_fp32"] = _wide_adapters(record)
     if config.get("optimizer") in EIGHT_BIT_OPTIMIZERS:
         said["optimizer"] = EIGHT_BITS
     training = attrs.evolve(
@@ -189,6 +192,15 @@ def _release(record: Record) -> str | None:
     """DeepSpeed's, where it ran, and the record states it or its date is known."""
     stated: str | None = record.get("deepspeed", _RELEASES.get(source_of(record).prefix))
     return stated if record["system"] == "deepspeed" else None
+
+
+def _wide_adapters(record: Record) -> bool:
+    """Whether adapters stay fp32, as peft makes them: DeepSpeed before 0.19.2 makes them 16-bit with all else.
+
+    A record that names no release itself is asked as a job that names none.
+    """
+    stated: str | None = record.get("deepspeed")
+    return record["system"] != "deepspeed" or stated is None or not casts_adapters(stated)
 
 
 def _brings_adamw(record: Record) -> bool:

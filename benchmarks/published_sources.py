@@ -443,6 +443,40 @@ _SOURCES = (
         lora_dropout=_DROPOUT,
         own_loss=_LITGPTS_LOSS,
     ),
+    Source(
+        title="AsymGEMM, profiles",
+        prefix="asg",
+        reading=Reading.ALLOCATED,
+        why="`peak_allocated_hbm_bytes` of a step, `max_memory_allocated` since it began",
+        buffers="huggingface",
+    ),
+    Source(
+        title="AsymGEMM, throughput",
+        prefix="ast",
+        reading=Reading.RESERVED,
+        why='"resv": `max_memory_reserved` in GiB',
+    ),
+    Source(title="Halo", prefix="halo"),
+    Source(
+        title="ChatGLM-Finetuning",
+        prefix="cgf",
+        reading=Reading.DRIVER,
+        why="printed as G, of which a whole A40 has 45, as nvidia-smi has 46,068 MiB",
+        lora_dropout=0.1,
+    ),
+    Source(
+        title="Qwen, recipes",
+        prefix="qwr",
+        why="GB without a method",
+        buffers="huggingface",
+        lora_dropout=_DROPOUT,
+    ),
+    Source(title="Baichuan 2, issue 162", prefix="bc2"),
+    Source(title="Open-Llama, issue 70", prefix="oll", buffers="huggingface"),
+    Source(title="Transformers, issue 30629", prefix="trm", buffers="huggingface"),
+    Source(title="PEFT, issue 1703", prefix="pft", lora_dropout=0.1),
+    Source(title="DeepSpeed-Chat, issues", prefix="dsx"),
+    Source(title="Firefly, issue 33", prefix="ff", lora_dropout=_DROPOUT),
 )
 SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}
 

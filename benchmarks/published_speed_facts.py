@@ -11,13 +11,16 @@ from published_sources import source_of  # benchmarks/, beside this script
 from dsgen.kernels.architectures import architecture
 from dsgen.shapes.profiles import Hardware
 
-__all__ = ["TORCH", "flash_attention", "host_of", "launcher", "narrow_adapters", "really"]
+__all__ = ["flash_attention", "host_of", "launcher", "narrow_adapters", "really", "torch_of"]
 
 Record = Mapping[str, Any]
 
 # A release of torch from before sdpa asked cuDNN first. The rows on Hopper that ran sdpa were published from 03-2024
 # (fsdp_qlora) to 06-2025 (TorchTitan), before torch 2.11.
-TORCH = "2.10"
+_TORCH = "2.10"
+# What the sources of later rounds ran: AsymGEMM's environment (scripts/lf/bootstrap_lf_venv.sh) has 2.12.0; Halo's
+# guide says that sdpa is cuDNN's kernel there, as it is from 2.11 on.
+_TORCHES = {"asg": "2.12", "ast": "2.12", "halo": "2.11"}
 # What an operator costs the host of the published runs on V100 and A100, most of 2023, whose software has less Python
 # than today's (transformers 4.46 takes 0.8 of 5.23's time for a layer of Llama, forward, on one core). Fitted on the
 # LoRA runs of Qwen's README at 256 and 512 tokens, which the host bounds: 4.7 to 5.2 ms a block forward, again and
@@ -47,6 +50,11 @@ _OF_THE_BASE = ("fsdpq", "lith", "lithc", "litr", "obl", "tune")
 # FSDP's mixed precision gathers every weight in param_dtype, adapters among them (torch/distributed/fsdp/api.py,
 # MixedPrecision), as Accelerate and ATorch ask for it. A model that is 16 bits from the beginning is trained without.
 _GATHERED_IN = ("bf16", "fp16")
+
+
+def torch_of(record: Record) -> str:
+    """The release of torch that a record ran with."""
+    return _TORCHES.get(source_of(record).prefix, _TORCH)
 
 
 def narrow_adapters(record: Record) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from published_questions import config_of, job_of  # benchmarks/, beside this script
-from published_speed_facts import TORCH, flash_attention, host_of, launcher, narrow_adapters, really
+from published_speed_facts import flash_attention, host_of, launcher, narrow_adapters, really, torch_of
 from published_speed_reasons import sized
 from stated_questions import stated_question
 
@@ -60,7 +60,11 @@ def speed_question(record: Record) -> Question:
     """
     record = really(sized(record))
     job = job_of(record)
-    ways = {"flash_attention": flash_attention(record), "torch": TORCH, "lora_fp32": not narrow_adapters(record)}
+    ways = {
+        "flash_attention": flash_attention(record),
+        "torch": torch_of(record),
+        "lora_fp32": not narrow_adapters(record),
+    }
     if _GROUPS_EXPERTS in record["config"].get("plugins", ""):
         ways["transformers"] = None  # the newest, which groups them too
     ways |= _samples(record)

@@ -2,7 +2,7 @@
 
     python benchmarks/unseen.py [--check]
 
-benchmarks/data/published_3.json to published_10.json, a round each, have the runs with their sources;
+benchmarks/data/published_3.json to published_11.json, a round each, have the runs with their sources;
 docs/unseen.md is made of them. They are compared as published.py and published_speed.py compare all others.
 """
 
@@ -30,19 +30,21 @@ HEAD = """# On runs that dsgen had not seen
 
 {count} training runs of {sources} sources were gathered in November 2026, when the models of memory and speed were
 done, {again} of them in a second round, {third} in a third, {fourth} in a fourth, {fifth} in a fifth, {sixth} in a
-sixth, {seventh} in a seventh and {eighth} in an eighth, which were written down before dsgen was asked of any. Of the
-sixth two facts were looked up at their sources afterwards: that ten rows, whose files name it, ran FlashAttention 3,
-and that oi-12 ran FlashAttention. Of the seventh Liger was 0.1.1 first, a guess, which dsgen refuses; 0.4.1 stands for
-it. Of the eighth three were: that the program of the two cla-6a10 stops with checkpointing, the dropout of xtu, and
-that a DeepSpeed older than dsgen knows stands as 0.14.0, as four rows of earlier rounds do since, and not as the line,
-whose newest does more.
+sixth, {seventh} in a seventh, {eighth} in an eighth and {ninth} in a ninth, which were written down before dsgen was
+asked of any. Of the sixth two facts were looked up at their sources afterwards: that ten rows, whose files name it, ran
+FlashAttention 3, and that oi-12 ran FlashAttention. Of the seventh Liger was 0.1.1 first, a guess, which dsgen refuses;
+0.4.1 stands for it. Of the eighth three were: that the program of the two cla-6a10 stops with checkpointing, the
+dropout of xtu, and that a DeepSpeed older than dsgen knows stands as 0.14.0, as four rows of earlier rounds do since,
+and not as the line, whose newest does more. Of the ninth two were: that the torch of asg, ast and halo asks cuDNN for
+sdpa, and that ff's bitsandbytes kept what every layer in 4 bits was given. Since it was asked every row that names a
+DeepSpeed before 0.19.2 has adapters of 16 bits, as that makes them and dsgen says of such a job.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
 fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
 memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken
 from the rows mle with an optimizer on the CPU.
 Where a row showed a cause that was missing, the cause was built in, and the row stands here as it is now; what was
 said of it first stands in the CHANGELOG. An issue of somebody whose run died is not a fair
-sample: people report what does not fit. The files published_3.json to published_10.json of benchmarks/data, a round
+sample: people report what does not fit. The files published_3.json to published_11.json of benchmarks/data, a round
 each, have the runs, with what was taken for granted in each; `nox -s published` writes this page.
 
 An error is dsgen's number less the measured one, of the measured one.
@@ -84,6 +86,7 @@ def page() -> str:
             sixth=len(gathered_in(6)),
             seventh=len(gathered_in(7)),
             eighth=len(gathered_in(8)),
+            ninth=len(gathered_in(9)),
         ),
         *_verdicts(memory),
         *_peaks([case for case in memory if case.peaks]),
@@ -137,8 +140,8 @@ def _names(those: Iterable[SpeedCase]) -> set[str]:
 
 def _verdicts(those: Sequence[Case]) -> Iterator[str]:
     yield from ["## Verdicts", "", "|  | runs | fits | uncertain | does not fit |", "| --- | --- | --- | --- | --- |"]
-    rounds = ((2, "second"), (3, "third"), (4, "fourth"), (5, "fifth"), (6, "sixth"), (7, "seventh"), (8, "eighth"))
-    for again, of in ((0, ""), *((number, f", {name} round") for number, name in rounds)):
+    rounds = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+    for again, of in ((0, ""), *((number, f", {name} round") for number, name in enumerate(rounds, 2))):
         group = [case for case in those if case.verdict and (not again or case.name in gathered_in(again))]
         for fits, what in ((True, "ran"), (False, "ran out of memory")):
             found = collections.Counter(case.verdict.value for case in group if case.verdict and case.fits is fits)
@@ -180,6 +183,7 @@ def _speeds(those: Sequence[SpeedCase]) -> Iterator[str]:
         "sixth round": lambda case: case.name in gathered_in(6),
         "seventh round": lambda case: case.name in gathered_in(7),
         "eighth round": lambda case: case.name in gathered_in(8),
+        "ninth round": lambda case: case.name in gathered_in(9),
         "grade A and B": lambda case: case.grade != "C",
         "DeepSpeed": lambda case: case.system == "deepspeed",
         "CPU offload": lambda case: case.setup["offload"] != ("none", "none"),

@@ -37,7 +37,7 @@ def test_nothing_is_recorded_twice_or_lost() -> None:
     paths = [key["path"] for key in key_facts()]
     runs = [run["id"] for run in (*published(), *published_later(), *published_gathered())]
 
-    counts = (417, 382, 923 + 624 + 95 + 56 + 35 + 51 + 65 + 69 + 57 + 66)
+    counts = (417, 382, 923 + 624 + 95 + 56 + 35 + 51 + 65 + 69 + 57 + 66 + 72)
     assert (len(names), len(paths), len(runs)) == counts
     assert (len(set(names)), len(set(paths)), len(set(runs))) == counts
     assert all(key["source"].startswith("deepspeed/") for key in key_facts())

@@ -38,7 +38,7 @@ def test_every_run_is_compared_or_left_out_with_a_reason(unseen: Any) -> None:
     compared = {case.name for case in (*memory, *speed)}
     left = {case.name for case in unseen.compared() if case.reason or case.apart}
     assert compared | left == {run["id"] for run in RUNS}
-    assert len(speed) == sum("tokens_per_second_per_gpu" in run["measured"] for run in RUNS) == 211
+    assert len(speed) == sum("tokens_per_second_per_gpu" in run["measured"] for run in RUNS) == 239
 
 
 def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
@@ -47,7 +47,7 @@ def test_the_page_is_what_dsgen_says_now(unseen: Any) -> None:
 
 
 def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
-    """Eleven that died are said to fit, and three that ran are said not to.
+    """Fourteen that died are said to fit, and three that ran are said not to.
 
     lf-5070 and lf-3914: no source says when they died, or what was held. lit-397's program had put the whole model onto
     every GPU in fp32; of bnb4-13b-1024-gc the adapters are guessed, and its base has no double quantization, for which
@@ -59,7 +59,9 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
     folder without results, behind three batches that ran in one sweep, and a bitsandbytes before 0.43.2, which kept the
     input of every layer in 4 bits; of fc-850-512 neither the batch nor the type of the weights is known. dofd-32 and
     its like took 1.76 GB a sequence and 2.0 besides, less than their states alone: their steps had no optimizer. Of
-    vrl-14b no length is known, and its program's default was asked.
+    vrl-14b no length is known, and its program's default was asked. Of oll-70 it is not known whether xformers was
+    found, without which scores of 32 blocks are kept; trm-30629 names neither its model nor its config, and qw-1030-z3
+    neither batch nor length.
     """
     cases = unseen.memory_cases()
     assert {case.name for case in cases if case.right is False and not case.fits} == {
@@ -74,6 +76,9 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
         "ob-4090-q-8",
         "fc-850-512",
         "vrl-14b",
+        "oll-70",
+        "trm-30629",
+        "qw-1030-z3",
     }
     assert {case.name for case in cases if case.right is False and case.fits} == {
         "dofd-32",
@@ -84,7 +89,10 @@ def test_verdicts_are_as_right_as_they_were(unseen: Any) -> None:
 
 @pytest.mark.parametrize(
     ("again", "bound", "within"),
-    [(1, 0.056, 43), (2, 0.053, 17), (4, 0.202, 17), (5, 0.32, 12), (6, 0.25, 17), (7, 0.40, 12), (8, 0.24, 14)],
+    [
+        *((1, 0.056, 43), (2, 0.053, 17), (4, 0.202, 17), (5, 0.32, 12), (6, 0.25, 17), (7, 0.40, 12), (8, 0.24, 14)),
+        (9, 0.22, 13),
+    ],
 )
 def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, within: int) -> None:
     """Of each round with speeds; a third of the fourth's are of other kernels, or of whole runs with their stops.
@@ -96,10 +104,23 @@ def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, 
     a base in fp32, five are GPT-2 whose steps are not described, eight are whole runs with their start, and three have
     TF32 or kernels of their own. Of the eighth's ten six are whole runs with evaluations and saves in them, two cross
     a network of four nodes over TCP, one steps on the cores of a quarter of a host, and one guesses its mean length.
+    Of the ninth's fifteen that are out eleven are one B300, whose products reach more of its rate than those of the
+    B200 that the law was made of; four are one GB200 that fetches weights from RAM, three of them sums of timings.
     """
     cases = [case for case in unseen.speeds() if case.name in unseen.gathered_in(again)]
     assert statistics.median(abs(case.error) for case in cases) <= bound
     assert sum(case.within for case in cases) >= within
+
+
+def test_what_lora_of_30b_and_more_took_on_one_gb200_is_what_is_said(unseen: Any) -> None:
+    """The three whose allocated bytes are known to 0.2 %; 11 of the 12 whose reserved ones are lie in the interval.
+
+    Their DeepSpeed makes adapters 16-bit; asked with fp32 ones the twelve were 23 to 34 % too much.
+    """
+    cases = {case.name: case for case in unseen.memory_cases() if case.source in ("asg", "ast") and case.peaks}
+    assert {name for name, case in cases.items() if case.source == "asg" and abs(case.error) > 0.002} == set()
+    reserved = [case.peaks[0] for case in cases.values() if case.source == "ast"]
+    assert (len(reserved), sum(peak.within for peak in reserved)) == (12, 11)
 
 
 def test_runs_of_one_job_are_in_their_measured_order(unseen: Any) -> None:
