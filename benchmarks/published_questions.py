@@ -85,6 +85,8 @@ _KEYS = {
     "allgather_bucket": "allgather_bucket_size",
     "prefetch_bucket": "stage3_prefetch_bucket_size",
     "max_live": "stage3_max_live_parameters",
+    "max_reuse": "stage3_max_reuse_distance",
+    "persistence": "stage3_param_persistence_threshold",
     "overlap_comm": "overlap_comm",
 }
 
@@ -97,7 +99,7 @@ def question_of(record: Record) -> Question:
     """
     job = job_of(record)
     question = stated_question(job, config_of(record, job.model), record["config"]["checkpointing"])
-    training = attrs.evolve(question.job.training, expandable_segments=record["id"] in _GROWING)
+    training = attrs.evolve(question.job.training, expandable_segments=_grows(record))
     return attrs.evolve(question, job=attrs.evolve(question.job, training=training))
 
 
@@ -119,6 +121,9 @@ _GROWING = (
     *("sws-02", "sws-03", "sws-07", "sws-12", "sws-13"),
     *("arc-h100-32k", "arc-h100-36k", "arc-h200-65k", "arc-h200-liger-300k"),
 )
+# Programs that do so for every run: bytedance-iaas/AsymGEMM@52c4a1a0, scripts/lf/profile_lora_lf_test_both.sh, whose
+# EXPANDABLE_SEG is true unless it is told otherwise, since 2026-07-10.
+_LET_IT_GROW = ("ast",)
 # Programs whose config of stage 3 has neither overlap nor an optimizer, for which the Trainer of 2025 brings torch's
 # own AdamW (modelscope/ms-swift@3602360, swift/llm/ds_config/zero3.json; transformers before 4.54).
 _BRINGS_ADAMW = ("sws",)
@@ -134,6 +139,10 @@ _TELLS_NESTED = ("litr", "lith", "lithc", "bnb4", "ob", "bob", "pyc")
 # Programs that do not make fp32 of what is not in 4 bits: LitGPT, LLaMA-Factory, TRL since 0.27, Optimum Benchmark.
 # What fsdp_qlora's own loader, which quantizes layer by layer, holds meanwhile is not known.
 _UNPREPARED = ("litr", "lith", "lithc", "lf", "trlnb", "ob")
+
+
+def _grows(record: Record) -> bool:
+    return record["id"] in _GROWING or source_of(record).prefix in _LET_IT_GROW
 
 
 def job_of(record: Record) -> Job:

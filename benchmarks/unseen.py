@@ -35,9 +35,10 @@ asked of any. Of the sixth two facts were looked up at their sources afterwards:
 FlashAttention 3, and that oi-12 ran FlashAttention. Of the seventh Liger was 0.1.1 first, a guess, which dsgen refuses;
 0.4.1 stands for it. Of the eighth three were: that the program of the two cla-6a10 stops with checkpointing, the
 dropout of xtu, and that a DeepSpeed older than dsgen knows stands as 0.14.0, as four rows of earlier rounds do since,
-and not as the line, whose newest does more. Of the ninth two were: that the torch of asg, ast and halo asks cuDNN for
-sdpa, and that ff's bitsandbytes kept what every layer in 4 bits was given. Since it was asked every row that names a
-DeepSpeed before 0.19.2 has adapters of 16 bits, as that makes them and dsgen says of such a job.
+and not as the line, whose newest does more. Of the ninth four were: that the torch of asg, ast and halo asks cuDNN for
+sdpa, that ast lets the allocator's segments grow and keeps no gathered weight for reuse, and that ff's bitsandbytes
+kept what every layer in 4 bits was given. Since it was asked every row that names a DeepSpeed before 0.19.2 has
+adapters of 16 bits, as that makes them and dsgen says of such a job.
 None of their sources is among those of the [memory](published.md) and [speed](speed.md) pages, and no constant was
 fitted on them but one: what ranks that are bound to no cores reach of a domain's bandwidth, on the six rows zf. Of
 memory that the host's kernel gives anew the rate was measured with one thread, and that many gain nothing was taken

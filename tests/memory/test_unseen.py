@@ -113,14 +113,16 @@ def test_speeds_are_as_near_as_they_were(unseen: Any, again: int, bound: float, 
 
 
 def test_what_lora_of_30b_and_more_took_on_one_gb200_is_what_is_said(unseen: Any) -> None:
-    """The three whose allocated bytes are known to 0.2 %; 11 of the 12 whose reserved ones are lie in the interval.
+    """The three whose allocated bytes are known to 0.2 %, the twelve whose reserved ones are to 3.1 %.
 
-    Their DeepSpeed makes adapters 16-bit; asked with fp32 ones the twelve were 23 to 34 % too much.
+    Their DeepSpeed makes adapters 16-bit, and their allocator lets segments grow; asked without the twelve were 23 to
+    34 % too much.
     """
     cases = {case.name: case for case in unseen.memory_cases() if case.source in ("asg", "ast") and case.peaks}
     assert {name for name, case in cases.items() if case.source == "asg" and abs(case.error) > 0.002} == set()
     reserved = [case.peaks[0] for case in cases.values() if case.source == "ast"]
-    assert (len(reserved), sum(peak.within for peak in reserved)) == (12, 11)
+    assert len(reserved) == 12
+    assert all(peak.within and abs(peak.error) <= 0.031 for peak in reserved)
 
 
 def test_runs_of_one_job_are_in_their_measured_order(unseen: Any) -> None:
