@@ -9,7 +9,7 @@ from typing import Any
 
 from dsgen.linting.program_calls import OPEN, called, is_of_a_model, is_of_unsloth, keywords, parsed, unpacks, value_of
 
-__all__ = ["ATTENTION", "OF_TRL", "TAKEN", "asks_for_none", "names_a_kernel"]
+__all__ = ["ATTENTION", "OF_TRL", "TAKEN", "asks_for_none", "names_a_kernel", "trained_by_name"]
 
 ATTENTION, TAKEN = "attn_implementation", "sdpa"  # which transformers takes where nobody asks for another
 OF_TRL = ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward", "RLOO")  # each has its Config and its Trainer
@@ -53,10 +53,15 @@ def _makes_a_model(node: ast.Call, constants: Mapping[str, Any]) -> bool:
     name = called(node.func)
     if name in _MADE_BY:
         return is_of_a_model(node.func) or is_of_unsloth(node)
-    if _is_a_trainer_of_trl(node):
-        models = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "model")]
-        return any(isinstance(value_of(model, constants), str) for model in models)
-    return name.endswith(_CLASS)
+    return trained_by_name(node, constants) is not None or name.endswith(_CLASS)
+
+
+def trained_by_name(node: ast.Call, constants: Mapping[str, Any]) -> str | None:
+    """The model that one of TRL's trainers is given by its name, and loads; None of any other call."""
+    if not _is_a_trainer_of_trl(node):
+        return None
+    models = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "model")]
+    return next((name for name in (value_of(model, constants) for model in models) if isinstance(name, str)), None)
 
 
 def _is_a_trainer_of_trl(node: ast.Call) -> bool:

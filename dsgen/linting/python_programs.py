@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any
 
 from dsgen.documents.document import Document, TextPlace
-from dsgen.linting.program_attention import ATTENTION, OF_TRL, TAKEN, asks_for_none
+from dsgen.linting.program_attention import ATTENTION, OF_TRL, TAKEN, asks_for_none, trained_by_name
 from dsgen.linting.program_calls import (
     BYTE_ORDER_MARK,
     OPEN,
@@ -245,8 +245,8 @@ def _of_call(name: str, node: ast.Call, constants: Mapping[str, Any]) -> dict[st
         return {"bnb_4bit_use_double_quant": False} | {key: told[key] for key in _BASE if key in told}
     if name == "gradient_checkpointing_enable":
         return {"gradient_checkpointing": True}
-    if name.removesuffix("Trainer") in OF_TRL and isinstance(told.get("model"), str):
-        return {"model_name_or_path": told["model"]}
+    if (trained := trained_by_name(node, constants)) is not None:
+        return {"model_name_or_path": trained}
     if name == "from_pretrained" and is_of_a_model(node.func):
         first = value_of(node.args[0], constants) if node.args else told.get(_PATH, OPEN)
         return {key: told[key] for key in (*_LOADED, *_BASE) if key in told} | {"model_name_or_path": first}

@@ -260,6 +260,13 @@ def test_transformers_takes_sdpa_where_a_program_asks_for_no_attention(lines: li
     assert told.get("attn_implementation") == attention
 
 
+@pytest.mark.parametrize("told", ["model=NAME", "NAME", '"Qwen/Qwen3-8B"'])
+def test_a_model_that_trl_s_trainer_is_given_by_its_name_is_the_base(told: str) -> None:
+    text = f'NAME = "Qwen/Qwen3-8B"\ntrainer = SFTTrainer({told}, args=SFTConfig(output_dir="out"))\n'
+
+    assert told_by(text, "train.py")["model_name_or_path"] == "Qwen/Qwen3-8B"
+
+
 def test_a_reward_model_is_not_what_a_trainer_s_own_arguments_load() -> None:
     text = """
 reward = AutoModelForSequenceClassification.from_pretrained("Qwen/Qwen3-0.6B")
