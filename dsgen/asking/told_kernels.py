@@ -16,9 +16,7 @@ _LIGER_LOSS, _LIGER_KERNELS = "fused_linear_cross_entropy", ("rope", "rms_norm",
 _LIGER_ONE_BY_ONE = ("liger_rope", "liger_rms_norm", "liger_glu_activation")
 _CHUNKED = ("liger_fused_linear_cross_entropy", "cut_cross_entropy")
 _LOSS, _CHUNKED_LOSS, _USUAL_LOSS, _SFT = "loss_type", "chunked_nll", "nll", "SFT"
-_SMOOTHED = (
-    "label_smoothing_factor"  # which needs all logits in every release (sft_trainer.py of TRL 1.16, compute_loss)
-)
+_SMOOTHED = "label_smoothing_factor"  # needs all logits in every release (sft_trainer.py of TRL 1.16, compute_loss)
 # TRL's releases since which SFTTrainer makes no logits of a whole batch (trainer/sft_config.py, sft_trainer.py): where
 # nobody names a loss, unless Liger is on; and whatever is said.
 _UNASKED_SINCE, _ALWAYS_SINCE = "1.7", "1.15"

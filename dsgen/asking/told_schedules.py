@@ -33,7 +33,6 @@ _OF_THE_TRAINER = {
 _OF_SWIFT = {**_OF_THE_TRAINER, "weight_decay": 0.1, "adam_beta2": 0.95}
 _SWIFTS_RATES = {True: 1e-5, False: 1e-4}  # of all weights, and of adapters
 _RATES_OF_TRL, _OTHER_RATE_OF_TRL = {"SFT": 2e-5, "Reward": 1e-4}, 1e-6  # the other one: of DPO, GRPO, KTO, RLOO
-# Arguments that those have and an SFTConfig does not, where a file does not say whose it is.
 
 _KINDS = ("lr_scheduler_type", "lr_scheduler")  # transformers' and LLaMA-Factory's, Axolotl's
 _KIND_OF = {programs.AXOLOTL: "cosine", programs.SWIFT: "cosine"}

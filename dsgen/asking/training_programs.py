@@ -97,7 +97,8 @@ _OF_A_TRAINER = {**_BATCH, "checkpointing": "none"}
 # embeddings and output heads among them.
 _WHOLE = ("lora_modules_to_save", "modules_to_save", "additional_target")
 _EMBEDDINGS, _HEADS = ("embed_tokens", "wte", "embed_in", "word_embeddings"), ("lm_head", "embed_out")
-_PREFERENCES = ("beta", "num_generations", "max_prompt_length", "max_completion_length")  # of TRL's other trainers
+# Arguments of TRL's other trainers that an SFTConfig does not have, where a file does not say whose it is.
+_PREFERENCES = ("beta", "num_generations", "max_prompt_length", "max_completion_length")
 _DTYPES = ("dtype", "torch_dtype")  # of the weights that TRL loads: fp32 where nobody says another
 
 
