@@ -23,6 +23,7 @@ from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
 from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
 from memory_cases_checkpoints import with_checkpoint
 from memory_cases_foreach import with_foreach
+from memory_cases_grouped import with_grouped_queries
 from memory_cases_keys import with_keys
 from memory_cases_liger import with_liger
 from memory_cases_linear import with_plain_linear
@@ -36,6 +37,7 @@ from memory_compared import (
     DROPPING,
     EMBEDDINGS,
     FOREACH,
+    GROUPED,
     HEADS,
     KEYS,
     LATER,
@@ -78,6 +80,7 @@ GROUPS = {  # what was recorded -> what draws it
     FOREACH: with_foreach,
     LINEAR: with_plain_linear,
     MASKED: with_masks,
+    GROUPED: with_grouped_queries,
     LIGER: with_liger,
     OFFLOADED: with_offloading,
 }

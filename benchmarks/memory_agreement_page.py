@@ -10,6 +10,7 @@ from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
 from memory_cases_checkpoints import CHECKPOINTS_DEPTH
 from memory_cases_foreach import DEPTH as FOREACH_DEPTH
+from memory_cases_grouped import GROUPED_DEPTH
 from memory_cases_keys import KEYS_DEPTH
 from memory_cases_liger import LIGER_DEPTH
 from memory_cases_linear import LINEAR_DEPTH
@@ -56,6 +57,7 @@ def page(
     foreach: Sequence[Compared],
     linear: Sequence[Compared],
     masked: Sequence[Compared],
+    grouped: Sequence[Compared],
     liger: Sequence[Compared],
     offloaded: Sequence[Compared],
     between: Sequence[Phase],
@@ -80,6 +82,7 @@ def page(
         foreach: Those that torch's own AdamW steps.
         linear: Those without zero.Init's own linear layer.
         masked: Those of masks beside sdpa.
+        grouped: Those of grouped queries that no fused kernel of sdpa takes.
         liger: Those with a chunked loss of Liger's older releases.
         offloaded: Those whose activations wait in the node's RAM.
         between: Saves and resumes.
@@ -232,6 +235,16 @@ def page(
         summary(masked) + ".",
         "",
         *_table(sorted(masked, key=lambda item: int(item.case.name.rpartition(" x")[2]))),
+        "",
+        "## Grouped queries without a fused kernel",
+        "",
+        "Before Ampere, and in fp32, torch's sdpa has no fused kernel that takes fewer keys than queries, and",
+        "transformers repeats none where there is no mask: torch then computes all scores, in fp32. What is simulated",
+        f"is that very function of torch's. {GROUPED_DEPTH} blocks or fewer of each model, in one run all 32.",
+        "",
+        summary(grouped) + ".",
+        "",
+        *_table(sorted(grouped, key=lambda item: int(item.case.name.rpartition(" g")[2]))),
         "",
         "## A chunked loss of Liger's older releases, and its other kernels",
         "",

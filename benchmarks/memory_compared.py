@@ -22,6 +22,7 @@ __all__ = [
     "DROPPING",
     "EMBEDDINGS",
     "FOREACH",
+    "GROUPED",
     "HEADS",
     "KEYS",
     "LATER",
@@ -62,6 +63,7 @@ KEYS = RECORD.with_name("memory_agreement_keys.json")  # keys that few configs s
 OFFLOADED = RECORD.with_name("memory_agreement_offloaded.json")  # what autograd keeps waits in RAM
 LIGER = RECORD.with_name("memory_agreement_liger.json")  # a chunked loss of Liger's older releases
 MASKED = RECORD.with_name("memory_agreement_masked.json")  # masks beside sdpa
+GROUPED = RECORD.with_name("memory_agreement_grouped.json")  # sdpa of grouped queries without a fused kernel
 LINEAR = RECORD.with_name("memory_agreement_linear.json")  # without zero.Init's own linear layer
 MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits

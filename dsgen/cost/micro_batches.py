@@ -29,7 +29,7 @@ from dsgen.kernels import (
 )
 from dsgen.memory.numbers import Numbers, count, quantized
 from dsgen.memory.trained import narrow_adapters
-from dsgen.shapes.attention_kinds import MASKED
+from dsgen.shapes.attention_kinds import GROUPED, MASKED
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.strategies import Strategy
 
@@ -301,7 +301,7 @@ def _product(node: Rates, batch: int, precision: str, product: Product) -> float
 
 
 def _attention(node: Rates, batch: int, precision: str, kind: _Attention, call: Attention) -> float:
-    masked = kind.attention == MASKED or (kind.attention == "sdpa" and call.window > 0)
+    masked = kind.attention == MASKED or (kind.attention in ("sdpa", GROUPED) and call.window > 0)
     kernel = taken(kind.kernel, call.head_size)
     return attention_seconds(
         node,

@@ -108,6 +108,7 @@ FALCON = Family(
     keys=keys(32, 4544, 71, HEADS, SPLIT, FOUR_H, 65024, 2048, tied=True, names=_NAMES),
     gated=False,
     pinned={"parallel_attn": True, "bias": False},
+    repeats_keys=True,
     read=_read,
     write=_write,
     layout=rows.TensorLayout(

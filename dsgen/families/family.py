@@ -10,7 +10,7 @@ from dsgen.families.orders import Order
 from dsgen.families.reading import Reader, Rotated
 from dsgen.families.rows import TensorLayout
 from dsgen.families.tape.forwards import Forward, Stacks
-from dsgen.shapes.attention_kinds import MASKED
+from dsgen.shapes.attention_kinds import GROUPED, MASKED
 from dsgen.shapes.profiles import Model
 
 __all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family", "OlderExperts", "OlderLoss"]
@@ -127,6 +127,7 @@ class Family:
         order: Its modules as they run.
         kernels: Which fused attention its class has; for the other it runs the eager one.
         flash_releases: The releases of FlashAttention that its class takes; empty for any.
+        repeats_keys: Its class gives torch's attention keys and values by itself, and does not ask for grouped queries.
         wide_queries: Its queries are fp32 whatever the weights are.
         direct: Blocks multiply by their weights without torch's linear function, which zero.Init replaces; autograd
             keeps what was gathered for them until their backward. (So it does for experts.)
@@ -171,6 +172,7 @@ class Family:
     order: Order = Order()  # noqa: RUF009 - a NamedTuple, which is immutable
     kernels: tuple[str, ...] = ("flash", "sdpa")
     flash_releases: tuple[int, ...] = ()
+    repeats_keys: bool = False
     wide_queries: bool = False
     direct: bool = False
     transposed: bool = False
@@ -200,7 +202,7 @@ class Family:
 
     def eager(self, attention: str) -> bool:
         """Whether attention makes the matrix of scores: it is asked to, or the class has nothing else."""
-        return attention == "eager" or ("sdpa" if attention == MASKED else attention) not in self.kernels
+        return attention == "eager" or ("sdpa" if attention in (MASKED, GROUPED) else attention) not in self.kernels
 
     @property
     def encodes(self) -> bool:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dsgen.jobs.said_releases import before
 from dsgen.shapes.profiles import Hardware, Model, Training
 
-__all__ = ["flash_release", "running_attention", "why_scores"]
+__all__ = ["computes_scores", "flash_release", "fused_in_torch", "running_attention", "why_scores"]
+
+# Since when transformers leaves keys of grouped queries to torch's sdpa, and torch takes them (4.54.0, integrations/
+# sdpa_attention.py, use_gqa_in_sdpa; 4.53.3 repeats them, and so does every release beside an older torch).
+_ASKS_FOR_GROUPS, _TAKES_GROUPS = (4, 54), (2, 5)
 
 
 def running_attention(hardware: Hardware, model: Model, training: Training, precision: str) -> str:
@@ -20,6 +25,25 @@ def running_attention(hardware: Hardware, model: Model, training: Training, prec
     runs = hardware.bf16_flops_per_second > 0 and precision != "fp32" and hardware.vendor != "cpu"
     runs = runs and flash_release(hardware, training) > 0
     return training.attention if runs or training.attention != "flash" else "sdpa"
+
+
+def computes_scores(hardware: Hardware, model: Model, training: Training, precision: str) -> bool:
+    """Whether torch's sdpa computes all scores where it gets no mask: of grouped queries, beside no kernel that takes
+    them (GROUPED of dsgen.shapes.attention_kinds)."""
+    from dsgen.families import family_of  # it loads the operators of every family
+
+    grouped = 0 < model.kv_heads < model.attention_heads
+    if not grouped or hardware.vendor != "nvidia" or fused_in_torch(hardware, precision != "fp32"):
+        return False
+    if before(training.transformers, _ASKS_FOR_GROUPS) or before(training.torch, _TAKES_GROUPS):
+        return False
+    family = family_of(model)
+    return not (family.eager("sdpa") or family.repeats_keys or model.encoder_layers)
+
+
+def fused_in_torch(hardware: Hardware, half: bool) -> bool:
+    """Whether an NVIDIA GPU has FlashAttention in torch's sdpa: since Ampere, and in 16 bits (`half`)."""
+    return half and hardware.bf16_flops_per_second > 0
 
 
 def why_scores(hardware: Hardware, model: Model, training: Training) -> str:

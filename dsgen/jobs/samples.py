@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from dsgen.jobs.job import Job
-from dsgen.shapes.attention_kinds import MASKED
-from dsgen.shapes.profiles import Training
+import functools
 
-__all__ = ["SPREAD", "attention_beside", "beside_padding", "pads", "seen_length", "tokens_of_sequence", "varied_mean"]
+from dsgen.jobs.fused_attention import computes_scores, fused_in_torch, running_attention
+from dsgen.jobs.job import Job
+from dsgen.shapes.attention_kinds import GROUPED, MASKED
+from dsgen.shapes.profiles import Hardware, Model, Training
+
+__all__ = [
+    "SPREAD",
+    "attention_beside",
+    "beside_card",
+    "beside_padding",
+    "pads",
+    "said_of_scores",
+    "seen_length",
+    "tokens_of_sequence",
+    "varied_mean",
+]
 
 # Standard deviation of the lengths of samples, by their mean, where they are far from the longest. Without padding the
 # runs of foundation-model-stack/fms-acceleration (876e2ed, scripts/benchmarks/refs_orca/a100_80gb_pf.csv) have samples
@@ -28,7 +41,32 @@ def attention_beside(job: Job, single: bool) -> str:
     """
     training = job.training
     shared = training.packing or training.padding_free
-    return str(beside_padding(training.attention, shared or (pads(job.seq_len, varied_mean(training)) and not single)))
+    runs, unmasked = _of_torch(job.hardware, job.model, training)
+    attention = beside_padding(runs, shared or (pads(job.seq_len, varied_mean(training)) and not single))
+    return GROUPED if attention == "sdpa" and unmasked else str(attention)
+
+
+def said_of_scores(job: Job, single: bool) -> str | None:
+    """That torch computes all scores, of whole sequences or a `single` one, and what a program may do; else None."""
+    if attention_beside(job, single) != GROUPED:
+        return None
+    where = f"on {job.names.get('hardware', 'this GPU')}" if job.training.precision != "fp32" else "in fp32"
+    return (
+        f"torch's sdpa has no fused kernel for grouped queries {where}, and computes all scores, in fp32; with "
+        "transformers.integrations.sdpa_attention.use_gqa_in_sdpa = lambda *_: False ahead of training it has one, and "
+        "takes less memory and time than is said"
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _of_torch(hardware: Hardware, model: Model, training: Training) -> tuple[str, bool]:
+    """The attention that is asked for, or torch's where an NVIDIA GPU has no other; whether that has no kernel for it
+    where there is no mask."""
+    if hardware.vendor != "nvidia":
+        return training.attention, False
+    runs = running_attention(hardware, model, training, training.precision)
+    runs = runs if training.attention == "flash" and runs == "sdpa" else training.attention
+    return runs, runs == "sdpa" and computes_scores(hardware, model, training, training.precision)
 
 
 def pads(longest: int, mean: int | None) -> bool:
@@ -43,6 +81,20 @@ def beside_padding(attention: str | None, padded: bool) -> str | None:
     later likewise), and FlashAttention takes the padding out.
     """
     return MASKED if padded and attention == "sdpa" else attention
+
+
+def beside_card(attention: str | None, hardware: Hardware | None, half: bool, padded: bool) -> str | None:
+    """The attention that a simulation runs where one is asked for, whose model says whether it groups queries.
+
+    Args:
+        attention: What is asked for.
+        hardware: The GPUs, where they are known.
+        half: It computes in 16 bits.
+        padded: Micro-batches have padding.
+    """
+    alone = hardware is not None and hardware.vendor == "nvidia" and not fused_in_torch(hardware, half)
+    runs = beside_padding("sdpa" if alone and attention == "flash" else attention, padded)
+    return GROUPED if alone and runs == "sdpa" else runs
 
 
 def seen_length(longest: int, mean: int | None) -> int:

@@ -11,6 +11,7 @@ from dsgen.families import family_of
 from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.fabrics import alone, assumes
 from dsgen.jobs.job import Job
+from dsgen.jobs.samples import said_of_scores
 from dsgen.memory import UNITS_OF, Place, estimate
 from dsgen.planning.candidates import Candidate, Search, Worth, search
 from dsgen.planning.lengths import long_step
@@ -176,6 +177,8 @@ def decide(job: Job, search: Search) -> Plan:
         share = f"{chosen.cost.communication_share:.0%}"
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
     if said := long_step(job, chosen.strategy, chosen.cost.seconds):
+        warnings = (*warnings, said)
+    if said := said_of_scores(job, chosen.strategy.micro_batch == 1):
         warnings = (*warnings, said)
     if said := counts_on_a_whole_node(job, chosen.memory.host):
         warnings = (*warnings, said)

@@ -14,7 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.jobs.releases import brings_foreach, loops_over_experts, reenters
 from dsgen.jobs.said_releases import newer_than_known
-from dsgen.jobs.samples import beside_padding, pads, varied_mean
+from dsgen.jobs.samples import beside_card, pads, varied_mean
 from dsgen.kernels import Rates, rates
 from dsgen.kernels.host_work import USUAL_LAUNCHER
 from dsgen.memory import expandable
@@ -194,15 +194,15 @@ class Request:
         asked |= {name: False for name in ("lora_fp32", "zero_init") if getattr(run, name) is False}
         if self.hardware is not None:
             free = self.hardware.usable_memory_bytes - overhead(self.hardware, self.world_size, torch=self.torch).total
-            asked["gpu_memory_bytes"] = max(free, 1)
-            asked["workspace_bytes"] = workspace_bytes(self.hardware)
+            asked |= {"gpu_memory_bytes": max(free, 1), "workspace_bytes": workspace_bytes(self.hardware)}
         return asked
 
     @property
     def attention(self) -> str | None:
         """What runs where the run asks for one."""
         alike = self.run.packing or self.config.get("train_micro_batch_size_per_gpu") == 1
-        return beside_padding(self.run.attention, not alike and pads(self.run.seq_len or 0, self.run.mean_len))
+        padded = not alike and pads(self.run.seq_len or 0, self.run.mean_len)
+        return beside_card(self.run.attention, self.hardware, self.run.dtype != "fp32", padded)
 
     def _lengths(self) -> list[int] | None:
         """Tokens of each step where sequences have several lengths, the longest last; None where all are alike."""

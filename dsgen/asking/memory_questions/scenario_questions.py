@@ -19,6 +19,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.families.parameters import parameters
 from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.job import STATES, Job, Unsure
+from dsgen.jobs.samples import said_of_scores
 from dsgen.linting import meanings
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, widened
 from dsgen.memory.backward import aside
@@ -213,6 +214,8 @@ def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str
     at = of_layout(job, chosen, beside or _beside(job))
     noted = (item for item in refusals(at) if item not in EXPERTS)  # `doubted` says those, and what they do to memory
     yield from (item.says(at) for item in noted if item.of_keys or not item.fatal)
+    if said := said_of_scores(job, job.training.micro_batch == 1):
+        yield said
     if why := doubted(job.model, job.training, chosen.stage):
         yield why
     if not chosen.stage and chosen.precision == "bf16" and shares_out_at_0(job.version):

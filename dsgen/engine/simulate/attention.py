@@ -11,10 +11,10 @@ from dsgen.engine.simulate.devices import streams
 from dsgen.engine.simulate.programs import PYTHON
 from dsgen.engine.simulate.works import NAMES
 
-__all__ = ["FLASH", "MASKED", "SDPA", "implementation", "register", "word"]
+__all__ = ["FLASH", "GROUPED", "MASKED", "SDPA", "implementation", "register", "word"]
 
 FLASH = "dsgen_fused"  # transformers looks for a package where a name holds "flash"
-SDPA, MASKED = "dsgen_sdpa", "dsgen_masked"
+SDPA, MASKED, GROUPED = "dsgen_sdpa", "dsgen_masked", "dsgen_grouped"
 EAGER = "eager"
 
 # Classes of transformers 5 that do not know its attention interface keep a table of their own.
@@ -116,6 +116,17 @@ def _as_sdpa(module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
     return attend(module, query, key, value, attention_mask, **more)
 
 
+def _as_grouped_sdpa(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **more: Any
+) -> tuple[Any, None]:
+    """torch's sdpa where no fused kernel takes grouped queries: where there is no mask transformers repeats no keys."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward, use_gqa_in_sdpa
+
+    grouped = getattr(module, "num_key_value_groups", 1) > 1 and use_gqa_in_sdpa(attention_mask, key, value)
+    attend = sdpa_attention_forward if grouped else _as_sdpa
+    return attend(module, query, key, value, attention_mask, **more)
+
+
 def _mask_of_window(kv_length: int, local_size: int | None = None, **more: Any) -> Any:
     """transformers' own, of whole sequences without padding: one of a window alone, from its length on. Nobody can look
     at the positions here to see that no sequences share a row."""
@@ -150,25 +161,29 @@ def register() -> None:
     AttentionMaskInterface.register(FLASH, lambda *_, **__: None)
     AttentionInterface.register(SDPA, _as_sdpa)
     AttentionMaskInterface.register(SDPA, _mask_of_window)
+    AttentionInterface.register(GROUPED, _as_grouped_sdpa)
+    AttentionMaskInterface.register(GROUPED, _mask_of_window)
     AttentionInterface.register(MASKED, _with_mask)
     AttentionMaskInterface.register(MASKED, _mask)
 
 
 def word(name: str) -> str:
     """What ran: "fused" (with a mask), "math" or "eager", from transformers' name."""
-    return {FLASH: "fused", SDPA: "fused", MASKED: "fused, with a mask", "sdpa": "math"}.get(name, name)
+    return {FLASH: "fused", SDPA: "fused", MASKED: "fused, with a mask", GROUPED: "math", "sdpa": "math"}.get(
+        name, name
+    )
 
 
 def implementation(name: str, kind: Any) -> str:
     """transformers' name of an attention, as far as a model's class has it.
 
     Args:
-        name: "flash", "sdpa" (its CUDA kernels), "masked" (those beside a mask of padding), "math" (sdpa without a
-            fused kernel) or "eager".
+        name: "flash", "sdpa" (its CUDA kernels), "masked" (those beside a mask of padding), "grouped" (those that take
+            no grouped queries), "math" (sdpa without a fused kernel) or "eager".
         kind: The class of the model. One that has no such attention runs the eager one, as transformers does where
             nothing is asked.
     """
-    fused = name in ("flash", "sdpa", "masked")
+    fused = name in ("flash", "sdpa", "masked", "grouped")
     if not (kind._supports_flash_attn if name == "flash" else kind._supports_sdpa) or name == EAGER:
         return EAGER
     family = kind.__module__.rpartition(".")[0].rpartition(".")[2]
@@ -178,4 +193,4 @@ def implementation(name: str, kind: Any) -> str:
         getattr(module, table)[FLASH] = getattr(module, entry)
         module._flash_attention_forward = _of_the_class
         return FLASH  # nothing of it asks for a mask
-    return {"flash": FLASH, "sdpa": SDPA, "masked": MASKED}.get(name, "sdpa")
+    return {"flash": FLASH, "sdpa": SDPA, "masked": MASKED, "grouped": GROUPED}.get(name, "sdpa")

@@ -24,6 +24,7 @@ _PRODUCTS = frozenset(
     for way in ("default", "out")
 )
 _DEVICE = torch.ops.prim.device.default
+_SAFE_SOFTMAX = torch.ops.aten._safe_softmax.default
 _DETACH = torch.ops.aten.detach.default  # torch's engine asks for it where Python watches; else it copies a pointer
 
 
@@ -84,6 +85,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return False  # nothing is compiled: no wrapper around every operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _SAFE_SOFTMAX:
+            return self._safe_softmax(types, *args)
         if func is _DEVICE:  # more than half of all calls: torch's engine asks for it from C++
             return args[0].device
         kwargs = kwargs or {}
@@ -120,6 +123,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if program is not None and func.namespace != "c10d":
             program.add(*works.describe(func, args, kwargs, result, self._at(program), self.is_pinned))
         return result
+
+    def _safe_softmax(self, types: Any, scores: Any, dim: int, *_: Any) -> Any:
+        """One operator to whoever watches, and four on a GPU (ATen/native/SoftMax.cpp): rows that see nothing are 0."""
+        aten = torch.ops.aten
+        weights = self.__torch_dispatch__(aten._softmax.default, types, (scores, dim, False))
+        nothing = self.__torch_dispatch__(aten.isneginf.default, types, (scores,))
+        rows = self.__torch_dispatch__(aten.all.dim, types, (nothing, dim, True))
+        kind = {"dtype": scores.dtype, "device": scores.device}
+        zero = self.__torch_dispatch__(aten.scalar_tensor.default, types, (0.0,), kind)
+        return self.__torch_dispatch__(aten.where.self, types, (rows, zero, weights))
 
     def _at(self, program: Program) -> tuple[int, str, bool]:
         """Where an operator runs: its stream, who calls it, and whether backward does it again."""

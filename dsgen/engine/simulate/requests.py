@@ -49,7 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "time": False,  # True: the answer has the program of the last step, from which its time is computed
     "force": False,  # run with versions that were not tested
 }
-ATTENTION = ("flash", "sdpa", "masked", "math", "eager")
+ATTENTION = ("flash", "sdpa", "masked", "grouped", "math", "eager")
 UPCASTS = ("loss", "model", "none")
 LIGERS = ("0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2")  # releases of Liger that changed its loss, the newest last
 LIGER_KERNELS = ("0.4.1", "0.8.5")  # releases that changed what its other kernels hold, likewise

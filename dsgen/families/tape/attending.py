@@ -55,6 +55,8 @@ def attend(
     if on.masked:
         key, value = (_repeat(tape, on, one, kv_heads, view=kv_heads == 1) for one in (key, value))
         kv_heads = on.heads
+    elif on.grouped and kv_heads < on.heads:
+        return _by_math(my, tape, on, query, key, value, kv_heads, heads_first, drop), None
     if not on.eager:
         out = flash(tape, query, key, value, on.heads, kv_heads, apart, _bias(tape, on) if on.masked else None)
         return (op.clone(tape, out) if heads_first else out), None
@@ -90,6 +92,47 @@ def attend(
     if late:
         my.values = _repeat(tape, on, my.values, kv_heads, shared)
     return _gathered(tape, on, my.weights, my.values, copied), my.weights
+
+
+def _by_math(
+    my: Names,
+    tape: Tape,
+    on: Execution,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    kv_heads: int,
+    heads_first: bool,
+    drop: bool,
+) -> Tensor:
+    """torch's sdpa without a fused kernel: all of it in fp32, keys and values repeated, and a mask of what is ahead
+    made anew (attention.cpp, _scaled_dot_product_attention_math)."""
+    size = query.width // on.heads
+    my.query, my.key, my.value = (op.cast(tape, one, op.FP32) for one in (query, key, value))
+    my.scaled = op.scaled(tape, my.query)
+    my.ahead = _ahead(tape, on)
+    my.keys, my.values = (_repeat(tape, on, one, kv_heads) for one in (my.key, my.value))
+    my.turned = op.scaled(tape, my.keys)
+    my.first = my.scaled if heads_first else joined(tape, on, my.scaled)
+    shape = on.seq_len, on.seq_len, size
+    my.scores = bmm(tape, my.first, my.turned, (0, on.seq_len * on.heads), on.seq_len, on.heads, shape)
+    my.scores = op.add(tape, my.scores, my.ahead)
+    my.scores = op.dropout(tape, op.safe_softmax(tape, my.scores), drop)
+    tape.moves(STREAM, my.scores, Tensor(my.scores.rows, my.scores.width, value.item, None))  # handed back in its type
+    shape = on.seq_len, size, on.seq_len
+    my.out = bmm(tape, my.scores, my.values, on.rows, on.heads * size, on.heads, shape)
+    my.out = op.cast(tape, my.out, value.item)
+    return op.clone(tape, op.transposed(tape, my.out))
+
+
+def _ahead(tape: Tape, on: Execution) -> Tensor:
+    """What a token may not see, as numbers to add; the same of every sequence."""
+    made = [tape.make((on.seq_len, 0), on.seq_len, item) for item in (op.MASK, op.MASK, op.FP32)]
+    tape.moves(COPY, made[0])
+    tape.moves(STREAM, *made[:2])
+    tape.moves(STREAM, *made[1:])
+    tape.dispatches(operators=2)
+    return made[-1]
 
 
 def _bias(tape: Tape, on: Execution) -> Tensor:

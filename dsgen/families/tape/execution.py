@@ -46,6 +46,7 @@ class Execution(NamedTuple):
         narrow: Adapters are in 16 bits whatever made the model: peft was told so, or DeepSpeed cast them.
         sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
         masked: It gets a mask.
+        grouped: No fused kernel takes grouped queries, and all scores are computed where it gets none.
         windowed: It gets one in blocks with a window alone, which the sequence reaches.
         clamps: What goes between the parts of a block is cut to the range of fp16 (T5).
         source_len: Tokens of the sequence whose encoding a decoder attends to.
@@ -78,6 +79,7 @@ class Execution(NamedTuple):
     narrow: bool = False
     sdpa: bool = False
     masked: bool = False
+    grouped: bool = False
     windowed: bool = False
     clamps: bool = False
     source_len: int = 0

@@ -37,6 +37,7 @@ __all__ = [
     "raised_weight",
     "relu",
     "rsqrt",
+    "safe_softmax",
     "scaled",
     "silu",
     "softmax",
@@ -287,6 +288,19 @@ tanh = relu
 def softmax(tape: Tape, tensor: Tensor) -> Tensor:
     """Softmax saves its result."""
     return _saving_result(tape, tensor, SOFTMAX)
+
+
+def safe_softmax(tape: Tape, tensor: Tensor) -> Tensor:
+    """torch's `_safe_softmax`, which saves its result: rows that see nothing are 0 (ATen/native/SoftMax.cpp)."""
+    weights, nothing, rows = tape.like(tensor), tape.like(tensor, MASK), tape.make(tensor.rows, 1, MASK)
+    tape.moves(SOFTMAX, tensor, weights)
+    tape.moves(STREAM, tensor, nothing)
+    tape.moves(SOFTMAX, nothing, rows)
+    tape.dispatches(operators=1)
+    made = tape.like(tensor)
+    tape.moves(STREAM, rows, weights, made)
+    tape.hold(weights, nothing)
+    return _simple(tape, made, tensor, tape.keep(made), SOFTMAX, tensor)
 
 
 def dropout(tape: Tape, tensor: Tensor, active: bool) -> Tensor:

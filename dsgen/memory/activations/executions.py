@@ -7,7 +7,7 @@ from dsgen.families.parameters import adapters, adapts_head
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.liger import ALL_NORMS
 from dsgen.memory.numbers import quantized
-from dsgen.shapes.attention_kinds import MASKED
+from dsgen.shapes.attention_kinds import GROUPED, MASKED
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.constraints import ADAPTERS, Setup, refusals
@@ -69,9 +69,10 @@ def execution(
         single=single,
         drops=drops,
         embeddings=embeddings,
-        sdpa=attention in ("sdpa", MASKED),
+        sdpa=attention in ("sdpa", MASKED, GROUPED),
         masked=attention == MASKED,
-        windowed=attention == "sdpa" and _reaches_windows(model, seq_len),
+        grouped=attention == GROUPED,
+        windowed=attention in ("sdpa", GROUPED) and _reaches_windows(model, seq_len),
         clamps=family.encodes and precision == "fp16",
         quantized=quantized(model, method),
         direct=family.direct,
