@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.estimates import Room, Verdict, host_place
-from dsgen.memory.older_releases import leaves_embeddings
 from dsgen.memory.parts import Parts, counted
 from dsgen.memory.widened import widened
 from dsgen.shapes.units import gib
@@ -86,8 +85,6 @@ def fits(
 def _passes(job: Job, layout: Layout) -> int:
     """Forward passes of a step from which on memory is the same: three only where head and embedding are one.
 
-    At stage 3 it is always the same, but for releases that leave embeddings gathered from one to the next.
+    At stage 3 the second finds in place what the first fetches ahead behind a step.
     """
-    if layout.stage == 3:
-        return 2 if leaves_embeddings(job.version) else 1
-    return 3 if job.model.tied_embeddings else 2
+    return 3 if layout.stage != 3 and job.model.tied_embeddings else 2
