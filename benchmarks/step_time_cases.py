@@ -18,6 +18,7 @@ from memory_types_mixtures import MIXTURES
 
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
+from dsgen.jobs.samples import beside_card
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 
@@ -68,7 +69,10 @@ class TimedCase(Case):
 
     def request(self) -> dict[str, Any]:
         """What the simulation is asked: its program too. It runs whole sequences, packed or not."""
-        return {**{name: said for name, said in super().request().items() if name != "packed"}, "time": True}
+        asked = {name: said for name, said in super().request().items() if name != "packed"}
+        hardware = _cluster(self.hardware, None).hardware
+        runs = beside_card(self.options["attention"], hardware, asked["dtype"] != "float32", False)
+        return {**asked, "attention": runs, "time": True}
 
 
 @functools.lru_cache
