@@ -200,16 +200,17 @@ def _choose(job: Job, ranked: list[Candidate], sure: bool) -> tuple[Candidate, s
     fastest = ranked[0]
     objective = job.training.objective
     first = f"the fastest that {'fits' if sure else 'may fit'}"
+    among = "" if sure else "of what may fit, "
     if objective == "throughput":
         return fastest, first
     if objective == "memory":
         near = [item for item in ranked if item.speed * MEMORY_PRICE >= fastest.speed]
         leanest = min(near, key=lambda item: (item.memory.gpu.peak_bytes, _simplicity(item)))
-        return leanest, f"the least GPU memory at no less than 1/{MEMORY_PRICE:g} of the best speed"
+        return leanest, f"{among}the least GPU memory at no less than 1/{MEMORY_PRICE:g} of the best speed"
     best = max(_trusted(item.strategy, item.speed) for item in ranked)
     near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]
     simplest = min(near, key=_simplicity)  # the first, so the fastest, of the simplest
-    return simplest, first if simplest is fastest else _rather(job, simplest, fastest)
+    return simplest, first if simplest is fastest else among + _rather(job, simplest, fastest)
 
 
 def _rather(job: Job, chosen: Candidate, fastest: Candidate) -> str:

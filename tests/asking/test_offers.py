@@ -280,20 +280,22 @@ def _smaller(asked):
 
 
 ON_T4S = {"training.method": "qlora", "cluster.gpus": 2}
+ON_A_3060 = {"training.method": "qlora", "cluster.gpus": 1, "training.seq_len": 2048}
 ALL_OPTIONS = "--chunked-loss --activation-offloading --kbit-fp32 never"
 
 
 def test_several_changes_at_once_are_offered_where_neither_alone_surely_fits_without_an_offload(make_job):
-    asked = plan(make_job("t4-16g", "qwen2.5-14b", **ON_T4S))
+    asked = plan(make_job("rtx3060-12g", "phi-4", **ON_A_3060))
     told = {offer.change.option: offer for offer in offers(asked)}
     said = {"training.chunked_loss": True, "training.activation_offloading": True, "training.kbit_fp32": "never"}
-    every = plan(make_job("t4-16g", "qwen2.5-14b", **ON_T4S, **said)).chosen
+    every = plan(make_job("rtx3060-12g", "phi-4", **ON_A_3060, **said)).chosen
 
     assert not asked.chosen.sure
-    assert [*told] == ["--kbit-fp32 never", "--chunked-loss", ALL_OPTIONS]
+    assert [*told] == ["--kbit-fp32 never", "--chunked-loss", "--activation-offloading", ALL_OPTIONS]
     assert told["--kbit-fp32 never"].surer
     assert offloaded(told["--kbit-fp32 never"].chosen.strategy) > 0
     assert not told["--chunked-loss"].chosen.sure
+    assert not told["--activation-offloading"].chosen.sure
     assert told[ALL_OPTIONS].chosen.strategy == every.strategy
     assert told[ALL_OPTIONS].gain == pytest.approx(every.speed / asked.chosen.speed - 1)
     assert told[ALL_OPTIONS].surer
@@ -303,7 +305,7 @@ def test_several_changes_at_once_are_offered_where_neither_alone_surely_fits_wit
     assert line.endswith("no offload, surely fits")
     (alone,) = [one for one in report.lines(tuple(told.values())) if one.startswith("with --chunked-loss, ")]
     assert alone.endswith("no offload, may not fit")
-    assert report.data(tuple(told.values()))[2]["also"] == [
+    assert report.data(tuple(told.values()))[3]["also"] == [
         {"field": "activation_offloading", "value": True},
         {"field": "kbit_fp32", "value": "never"},
     ]

@@ -24,7 +24,7 @@ def test_defaults_fill_what_is_not_asked():
         ({"steps": True}, "steps is True"),
         ({"rank": 8}, "rank is 8; it must be from 0 to 7"),
         ({"rank": -1}, "rank is -1"),
-        ({"attention": "flash2"}, "attention is 'flash2'; it must be one of flash, sdpa, masked, math, eager"),
+        ({"attention": "flash2"}, "attention is 'flash2'; it must be one of flash, sdpa, masked, grouped, math, eager"),
         ({"dtype": "int8"}, "dtype is 'int8'"),
         ({"lora_dropout": 1}, "lora_dropout is 1; it must be a number of at least 0 and below 1"),
         ({"lora_dropout": -0.1}, "lora_dropout is -0.1"),

@@ -98,7 +98,7 @@ def test_a_less_simple_way_that_is_trusted_more_does_not_call_itself_simpler(cho
         ("gaudi2-96g", "gemma-3-4b", (4, "ethernet-25g"), "balanced"),  # the fastest is of its own kind
         ("a100-80g", "7b", (1, None), "balanced"),  # shares more, and is no simpler in any other way
         ("a100-40g-pcie", "gpt2", (1, None), "balanced"),
-        ("v100-16g", "llama-3.1-70b", (4, "ib-hdr-200g"), "balanced"),  # nothing surely fits
+        ("v100-16g", "qwen2.5-14b", (4, "ib-hdr-200g"), "balanced"),  # nothing surely fits
         ("b200-180g", "8b", (1, None), "memory"),
         ("rtx3090-24g", "mistral-7b", (4, "ethernet-25g"), "memory"),
         ("a10g-24g", "pythia-12b", (4, "ib-hdr-200g"), "throughput"),
