@@ -23,7 +23,7 @@ from dsgen.jobs.job import Job
 from dsgen.jobs.samples import SPREAD, tokens_of_sequence, varied_mean
 from dsgen.kernels.measured_facts import DERIVED, STANDS_IN, TCP
 from dsgen.kernels.rates import over_tcp
-from dsgen.strategies.strategies import Strategy
+from dsgen.strategies.strategies import Strategy, best_precision
 
 __all__ = ["StepCost", "cost", "derived", "run_name", "speed_interval", "stand_in"]
 
@@ -92,6 +92,8 @@ def cost(job: Job, strategy: Strategy, *, deepspeed: bool = True) -> StepCost:
         strategy: The strategy.
         deepspeed: Whether DeepSpeed runs it; what others measured without it is compared without what is its own.
     """
+    if job.unsure.cast and strategy.precision == "fp32":  # torch.autocast: products, gathers and reductions in 16 bits
+        strategy = attrs.evolve(strategy, precision=best_precision(job))
     computed, ratio = _cost(CostKey(job, strategy, deepspeed, _facts(job), strategy)), job.hardware.step_time_ratio
     if ratio is None:
         return computed

@@ -50,6 +50,7 @@ class Unsure(NamedTuple):
         kept: Share of an offloaded optimizer that stays on the GPU.
         fetched: Stage 3 gathers weights in 8 bits.
         sent: It sends gradients in 4 bits.
+        cast: torch.autocast computes in 16 bits what weights in fp32 give.
     """
 
     gradients: bool = False
@@ -57,6 +58,7 @@ class Unsure(NamedTuple):
     kept: float = 0.0
     fetched: bool = False
     sent: bool = False
+    cast: bool = False
 
 
 def unsure(value: Callable[[str], Any]) -> Unsure:
@@ -69,6 +71,7 @@ def unsure(value: Callable[[str], Any]) -> Unsure:
         kept=min(1.0, max(0.0, 1.0 - ratio)) if number else 0.0,
         fetched=any(value(f"zero_optimization.zero_quantized_{name}") is True for name in _QUANTIZED),
         sent=value("zero_optimization.zero_quantized_gradients") is True,
+        cast=value("torch_autocast.enabled") is True,
     )
 
 

@@ -78,7 +78,7 @@ def foreach(subject: Subject, training: Training) -> bool:
 
 
 def precision(subject: Subject) -> str | None:
-    """The dtype of the weights; None where the program chooses."""
+    """The dtype that is computed in; None where the program chooses, or torch.autocast does."""
     for dtype in ("bf16", "fp16"):
         on = subject.value(f"{dtype}.enabled")
         if on is OPEN:
@@ -86,6 +86,12 @@ def precision(subject: Subject) -> str | None:
         if on is True:
             return dtype
     return None if subject.target.name != "deepspeed" or subject.on("torch_autocast") else "fp32"
+
+
+def weights(subject: Subject) -> str | None:
+    """The dtype in which the weights lie: fp32 beside torch.autocast, too, which casts what a forward takes of them."""
+    alone = subject.target.name == "deepspeed" and subject.on("torch_autocast")
+    return precision(subject) or ("fp32" if alone else None)
 
 
 def beyond(subject: Subject) -> tuple[str, ...]:

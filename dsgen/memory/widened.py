@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsgen.families.parameters import parameters
 from dsgen.jobs.job import Job
 from dsgen.memory.numbers import count
 from dsgen.memory.older_releases import shares_out_at_0
+from dsgen.memory.runs import Run
 from dsgen.memory.shares import FP32
 from dsgen.memory.states import STATE_BYTES
+from dsgen.memory.together import per_sequence
 from dsgen.strategies.buffers import EIGHT_BITS, MOMENTS, Buffers
 
-__all__ = ["widened"]
+__all__ = ["cast_bytes", "widened"]
 
 _SIXTEEN = 2  # bytes of a gradient in 16 bits
+_GATHERS = 3  # the stage that cuts weights too
 _SUMS_APART = 2  # the stage that keeps the sums of several passes apart from the gradients of the last
 # An element of an optimizer that stays: weight, gradient and AdamW's two moments in fp32.
 _STEPPED = 4 * FP32
@@ -28,11 +32,11 @@ def widened(job: Job, layout: Any, buffers: Buffers) -> tuple[int, int]:
     copies, and back in 16 bits. Of an offloaded optimizer `ratio` may leave whole groups on the GPU. What stage 3
     gathers in 8 bits takes half until it is waited for, and then lies in 8 bits and twice in 16 for a moment; gradients
     that it sends in 4 bits need no flat copy of the bucket. Held against the simulation in
-    benchmarks/memory_agreement_widened.json. Of releases of DeepSpeed see `_shared`.
+    benchmarks/memory_agreement_widened.json. Of releases of DeepSpeed see `_shared`, of torch.autocast `_cast`.
 
     Args:
         job: The job.
-        layout: Anything with stage, tp, precision and offload_optimizer.
+        layout: Anything with stage, tp, precision, checkpointing and offload_optimizer, and perhaps a micro-batch.
         buffers: Its buffers.
     """
     shares = not layout.stage and layout.precision == "bf16" and shares_out_at_0(job.version)
@@ -55,6 +59,9 @@ def widened(job: Job, layout: Any, buffers: Buffers) -> tuple[int, int]:
     if unsure.sent and stage == 3:
         less += _SIXTEEN * max(buffers.reduce_bucket, numbers.largest)
         more += numbers.largest
+    if unsure.cast and layout.precision == "fp32":
+        lower, higher = _cast(job, layout)
+        less, more = less + lower, more + higher
     if unsure.kept and stage == 3 and layout.offload_optimizer != "none":
         more += _STEPPED * min(own, int(unsure.kept * own) + buffers.sub_group)
     return less, more
@@ -69,3 +76,32 @@ def _shared(job: Job, layout: Any, trained: int) -> tuple[int, int]:
     states = (FP32 + moment * MOMENTS[optimizer]) * trained
     away = states - states // (job.world // layout.tp)
     return away + (FP32 + _SIXTEEN) * trained, max(0, FP32 * trained - away)
+
+
+def _cast(job: Job, layout: Any) -> tuple[int, int]:
+    """What torch.autocast over weights in fp32 takes less than fp32 throughout, and more.
+
+    What is computed may be in 16 bits all of it, and what stage 3 gathers of the matrices is (torch_autocast.py of
+    DeepSpeed 0.19.8: comm_dtype). Below it torch keeps a cast of each matrix until the forward ends, and the logits are
+    there in 16 bits beside those in fp32.
+    """
+    sequences = getattr(layout, "micro_batch", 1)
+    wide, halved = (
+        per_sequence(Run(job.model, job.training, job.seq_len, precision, layout.tp, layout.checkpointing, False))
+        for precision in ("fp32", "bf16")
+    )
+    less = max(0, wide - halved) * sequences
+    logits = _SIXTEEN * sequences * job.seq_len * job.model.vocab_size // layout.tp
+    casts = cast_bytes(job, layout)
+    return (less + casts, logits) if layout.stage == _GATHERS else (less, casts + logits)
+
+
+def cast_bytes(job: Job, layout: Any) -> int:
+    """The 16-bit casts of a model's matrices on one GPU, of which a forward below stage 3 holds each.
+
+    torch's cache holds the cast of a trained weight until the outermost context is left, and autograd that of any until
+    the layer's backward; DeepSpeed 0.19.8 enters one context around each forward (runtime/torch_autocast.py).
+    """
+    tied = "embedding" if job.model.tied_embeddings else ""  # the matrix that makes the logits, too
+    elements = sum(item.total for item in parameters(job.model) if item.matrix or item.kind in ("expert", tied))
+    return _SIXTEEN * elements // int(layout.tp)

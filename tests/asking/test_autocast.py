@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import dsgen
+from dsgen.cost.steps import cost
 from dsgen.families.parameters import parameter_count
 from dsgen.shapes.units import gib
 
@@ -36,9 +37,27 @@ def note(model: str, stage: int) -> str:
 def test_it_says_where_the_weights_are_and_what_their_casts_take() -> None:
     embedding, norms = 128_256 * 4096, 65 * 4096
     elements = 8_030_261_248 - embedding - norms  # the head is a matrix, the embedding is none
-    assert "an fp32 model's weights and gradients stay in fp32: --precision fp32 counts them" in note("llama-3.1-8b", 2)
-    assert note("llama-3.1-8b", 2).endswith(f"a 16-bit cast of each matrix besides, {gib(2 * elements)} GiB")
-    assert "16-bit cast" not in note("llama-3.1-8b", 3)
+    assert "weights, gradients and states are counted in fp32, as it leaves them" in note("llama-3.1-8b", 2)
+    assert f"a cast of each matrix, {gib(2 * elements)} GiB, is in the interval" in note("llama-3.1-8b", 2)
+    assert "a cast of" not in note("llama-3.1-8b", 3)
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_weights_that_nothing_casts_are_fp32_and_what_is_cast_is_in_the_interval(stage: int) -> None:
+    job = dsgen.profile("a100-80g") | dsgen.profile("llama-3.2-1b") | {"training": {"seq_len": 2048}}
+    zero = {"zero_optimization": {"stage": stage}}
+    wide, half, cast = (
+        dsgen.memory(job, config={"train_micro_batch_size_per_gpu": 1, **zero, **more})
+        for more in ({}, {"bf16": {"enabled": True}}, {"torch_autocast": CONFIG["torch_autocast"]})
+    )
+    assert cast.question.strategy.precision == wide.question.strategy.precision == "fp32"
+    assert half.question.strategy.precision == "bf16"
+    assert cast.memory.gpu.peak_bytes == wide.memory.gpu.peak_bytes
+    assert cast.memory.gpu.low_bytes < wide.memory.gpu.low_bytes
+    assert cast.memory.gpu.high_bytes > wide.memory.gpu.high_bytes
+    seconds = [cost(each.question.job, each.question.strategy).seconds for each in (wide, half, cast)]
+    assert seconds[2] < seconds[0] / 2  # computed in 16 bits
+    assert seconds[2] == pytest.approx(seconds[1], rel=0.1)
 
 
 @pytest.mark.proof

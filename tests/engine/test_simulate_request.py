@@ -43,6 +43,10 @@ def test_defaults_fill_what_is_not_asked():
         ({"method": "qlora", "dtype": "float32"}, "method is 'qlora' with dtype 'float32'; it must be a 16-bit type"),
         ({"model": {"hidden_size": 8}}, "no model_type"),
         ({"config": {"sequence_parallel_size": 2}}, "sequence_parallel_size is 2; .*seq_len divided by 2"),
+        (
+            {"config": {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}},
+            "torch_autocast.enabled is true; .*fp32",
+        ),
         ({"config": {"zero_optimization": {"zenflow": {"topk_ratio": 0.05}}}}, "a simulation has no values"),
         (
             {"config": {"zero_optimization": {"offload_optimizer": {"device": "cpu", "super_offload": True}}}},

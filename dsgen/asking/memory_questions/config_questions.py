@@ -294,7 +294,7 @@ def _fixed(
         "offload_optimizer": optimizer,
         "offload_param": parameters,
         "tp": degree,
-        "precision": None if _filled(subject) else meanings.precision(subject),
+        "precision": None if _filled(subject) else meanings.weights(subject),
         "micro_batch": micro,
         "accumulation": steps,
     }

@@ -16,7 +16,6 @@ from dsgen.asking.memory_questions.loaders import BY_PROGRAM
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, place, said_of
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
-from dsgen.families.parameters import parameters
 from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.jobs.samples import said_of_scores
@@ -27,6 +26,7 @@ from dsgen.memory.loading import under_zero_init
 from dsgen.memory.older_releases import shares_out_at_0
 from dsgen.memory.secondary import is_counted
 from dsgen.memory.states import takes
+from dsgen.memory.widened import cast_bytes
 from dsgen.planning.candidates import search
 from dsgen.planning.planner import decide
 from dsgen.planning.whole_nodes import counts_on_a_whole_node
@@ -35,7 +35,7 @@ from dsgen.shapes.layers import TOLD
 from dsgen.shapes.makers import maker_of
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.units import gib
-from dsgen.strategies.buffers import SIXTEEN_BIT, choose
+from dsgen.strategies.buffers import choose
 from dsgen.strategies.constraints import EXPERTS, OF_LAYOUTS, Keys, cannot, keys, of_layout, refusals
 from dsgen.strategies.counted import BOUNDED, LOOSE, NARROW, SECOND_COPY
 from dsgen.strategies.strategies import Layout, Strategy, batches, layouts, strategy
@@ -262,7 +262,7 @@ def not_counted(job: Job, chosen: Strategy, paths: Iterable[str]) -> Iterator[st
     for path in paths:
         field = BOUNDED.get(path)
         if path == _AUTOCAST:
-            yield f"{path}: not counted; {_autocast(job, chosen)}"
+            yield f"{path}: {_autocast(job, chosen)}"
             continue
         if field is None:
             yield f"{path}: what it saves or takes is not counted"
@@ -273,18 +273,14 @@ def not_counted(job: Job, chosen: Strategy, paths: Iterable[str]) -> Iterator[st
 
 
 def _autocast(job: Job, chosen: Strategy) -> str:
-    """What a person should know of it: weights that are fp32 stay so, and torch keeps their casts until forward ends.
-
-    torch.autocast's cache holds the cast of each trained weight until its outermost context is left, and autograd until
-    the layer's backward; DeepSpeed 0.19.8 enters one around each forward (runtime/torch_autocast.py).
-    """
-    weights = "an fp32 model's weights and gradients stay in fp32: --precision fp32 counts them, and activations so"
+    """What a person should know of it: weights that are fp32 stay so, and torch keeps their casts as forward runs."""
+    if chosen.precision != "fp32":
+        return f"not counted; {chosen.precision}.enabled casts the model itself"
+    said = "weights, gradients and states are counted in fp32, as it leaves them; what is computed in 16 bits"
     if chosen.stage == _WHOLE:  # what it gathers is in 16 bits already
-        return weights
-    tied = "embedding" if job.model.tied_embeddings else ""  # the matrix that makes the logits, too
-    elements = sum(item.total for item in parameters(job.model) if item.matrix or item.kind in ("expert", tied))
-    casts = gib(SIXTEEN_BIT * elements / chosen.tp)
-    return f"{weights}; a forward holds a 16-bit cast of each matrix besides, {casts} GiB"
+        return f"{said}, and gathered, is in the interval, not in the peak"
+    casts = gib(cast_bytes(job, chosen))
+    return f"{said}, and a cast of each matrix, {casts} GiB, is in the interval, not in the peak"
 
 
 def _place(job: Job, field: str) -> str | None:

@@ -144,6 +144,12 @@ def _followed(config: dict[str, Any]) -> None:
             f"sequence_parallel_size is {degree!r}; it must be left out of a simulation: the training program cuts the "
             f"sequences, not the config. Simulate a rank's part instead: seq_len divided by {degree!r}"
         )
+    autocast = config.get("torch_autocast")
+    if isinstance(autocast, dict) and autocast.get("enabled"):
+        raise ValueError(
+            "torch_autocast.enabled is true; it must be left out of a simulation: torch casts by the kernels of a GPU, "
+            "which a simulation has not. `dsgen memory` counts the weights in fp32, and what is cast as an interval"
+        )
     zero = config.get("zero_optimization")
     if not isinstance(zero, dict):
         return
