@@ -66,9 +66,9 @@ in their peak, or that the peak only comes near to.
 
 Whether a run goes through is another question, and has its own bounds: the most that is needed is {high:.2f} times the
 tensors with expandable segments, which is enough in {enough_expandable} of {count} scenarios, and {high_default:.2f}
-times with torch's default settings, enough in {enough_default} of {count}. A scenario is planned for expandable
-segments, which `dsgen launch` sets; a config of one's own (`--config`) is judged by torch's default settings unless
-`--expandable-segments` is said.
+times with torch's default settings, enough in {enough_default} of {count}: `memory` and `plan` replay what surely fits
+by that on a GPU of its size (dsgen.memory.placed). A scenario is planned for expandable segments, which `dsgen launch`
+sets; a config of one's own (`--config`) is judged by torch's default settings unless `--expandable-segments` is said.
 
 ## What the replay does not know
 

@@ -12,13 +12,16 @@ docs/reserved.md shows every scenario.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.jobs.samples import varied_mean
 from dsgen.memory.asked import asked_of, batchless, kept_by_autograd, tells
 from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import workspace_bytes
+
+if TYPE_CHECKING:
+    from dsgen.memory.replaying import Replay
 
 __all__ = ["DEFAULT", "EXPANDABLE", "Causes", "Holes", "ReservedBytes", "Reserving", "causes", "reserves"]
 
@@ -151,23 +154,35 @@ class Reserving(NamedTuple):
         Args:
             varied: Steps have the lengths of sequences whose mean is asked, not all the longest.
         """
-        from dsgen.memory.replaying import Replay, reserved  # few questions need it
+        from dsgen.memory.replaying import reserved  # few questions need it
+
+        return reserved(self._replay(varied))
+
+    def finds_room(self, room: int) -> bool:
+        """Whether a replay of the requests has a place for each in the bytes that a GPU leaves to torch."""
+        from dsgen.memory.replaying import finds_room
+
+        of = causes(self.moments, self.strategy.micro_batch)
+        measured = self.peak / (max(of.peak, of.before) or 1)  # by how much somebody's tensors are larger
+        replay = self._replay(bool(varied_mean(self.job.training)))
+        return finds_room(replay._replace(room=int(room / measured)))
+
+    def _replay(self, varied: bool) -> "Replay":
+        from dsgen.memory.replaying import Replay
 
         job, strategy = self.job, self.strategy
         single = strategy.micro_batch == 1 and tells(job, strategy.tp)
-        return reserved(
-            Replay(
-                asked_of(job, strategy, single),
-                batchless(strategy),
-                kept_by_autograd(strategy.buffers, strategy.checkpointing),
-                strategy.accumulation,
-                strategy.micro_batch,
-                job.world,
-                job.hardware.usable_memory_bytes,
-                self.expandable,
-                varied,
-                workspace_bytes(job.hardware) if self.workspaces else 0,
-            )
+        return Replay(
+            asked_of(job, strategy, single),
+            batchless(strategy),
+            kept_by_autograd(strategy.buffers, strategy.checkpointing),
+            strategy.accumulation,
+            strategy.micro_batch,
+            job.world,
+            job.hardware.usable_memory_bytes,
+            self.expandable,
+            varied,
+            workspace_bytes(job.hardware) if self.workspaces else 0,
         )
 
     def __eq__(self, other: object) -> bool:

@@ -46,6 +46,7 @@ class Candidate(Value):
     job: Job = attrs.field(eq=False, repr=False)
     parts: Parts = attrs.field(eq=False, repr=False)
     spent: StepCost | None = attrs.field(default=None, eq=False, repr=False)
+    taken: MemoryEstimate | None = attrs.field(default=None, eq=False, repr=False)
 
     @functools.cached_property
     def cost(self) -> StepCost:
@@ -55,7 +56,7 @@ class Candidate(Value):
     @functools.cached_property
     def memory(self) -> MemoryEstimate:
         """What it takes; made when it is asked for, because most candidates are not."""
-        return estimate(self.job, self.strategy, self.parts)
+        return self.taken or estimate(self.job, self.strategy, self.parts)
 
     @property
     def sure(self) -> bool:

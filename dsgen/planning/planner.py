@@ -13,10 +13,12 @@ from dsgen.jobs.fabrics import alone, assumes
 from dsgen.jobs.job import Job
 from dsgen.jobs.samples import said_of_scores
 from dsgen.memory import UNITS_OF, Place, estimate
+from dsgen.memory.placed import placed
 from dsgen.planning.candidates import Candidate, Search, Worth, search
 from dsgen.planning.lengths import long_step
 from dsgen.planning.whole_nodes import counts_on_a_whole_node
 from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.makers import maker_of
 from dsgen.shapes.units import gib
 from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
@@ -93,9 +95,23 @@ def plan(job: Job) -> Plan:
             nothing fits: with the smallest change that would make it fit.
     """
     check_wishes(job)
-    made = decide(job, contenders(job))
+    made = _placed(decide(job, contenders(job)))
     said = _faster_alone(made)
     return made if said is None else attrs.evolve(made, warnings=(*made.warnings, said))
+
+
+def _placed(made: Plan) -> Plan:
+    """A plan that is uncertain where a replay on a GPU of that size runs out of memory; with what would help."""
+    memory = placed(made.chosen.memory)
+    if memory.verdict is made.chosen.memory.verdict:
+        return made
+    said = (
+        "it may run out of memory though its tensors fit: torch's allocator, replayed on a GPU of this size, has no "
+        "place for one of them"
+    )
+    if maker_of(made.job.hardware.vendor).grows:
+        said += "; with --expandable-segments its segments grow"
+    return attrs.evolve(made, chosen=attrs.evolve(made.chosen, taken=memory), warnings=(*made.warnings, said))
 
 
 def _faster_alone(made: Plan) -> str | None:

@@ -83,8 +83,8 @@ class Watched(Requests):
 
     made: list[Watched]
 
-    def __init__(self, expandable: bool) -> None:
-        super().__init__(expandable)
+    def __init__(self, expandable: bool, room: int | None = None) -> None:
+        super().__init__(expandable, room)
         self.made.append(self)
 
     @property
@@ -110,7 +110,7 @@ def test_its_tensors_are_those_that_are_counted(watched: type[Watched], name: st
     """What is asked for at once is what the parts add up to, but for what comes on another stream at another moment."""
     made, strategy = question(STAGES[name])
     strategy = attrs.evolve(strategy, checkpointing=checkpointing)
-    reserved.__wrapped__(replay(made, strategy))
+    replays.played(replay(made, strategy))
     counted = parts(made, strategy, strategy.buffers, strategy.accumulation).peak(strategy.micro_batch)
     assert watched.made[0].most == pytest.approx(counted, rel=0.03)
 
@@ -130,7 +130,7 @@ def test_a_step_gives_back_what_it_takes(watched: type[Watched], name: str, meth
                 ends.append(watched.made[0].out)
 
             patch.setattr(engine, "step", stepped)
-        reserved.__wrapped__(replay(made, strategy))
+        replays.played(replay(made, strategy))
     assert len(ends) >= 2
     assert ends == [ends[0]] * len(ends)
 
@@ -171,10 +171,10 @@ def test_a_workspace_is_set_aside_in_forward_and_one_in_backward(
     monkeypatch.setattr(Requests, "take", taken)
     monkeypatch.setattr(Requests, "set_aside", aside)
     asked = replay(made, strategy)
-    without = reserved.__wrapped__(asked)
+    without = replays.played(asked)[0]
     assert ("set_aside", 32 * MIB) not in happened
     happened.clear()
-    found = reserved.__wrapped__(asked._replace(workspace=32 * MIB))
+    found = replays.played(asked._replace(workspace=32 * MIB))[0]
     places = [place for place, one in enumerate(happened) if one == ("set_aside", 32 * MIB)]
     assert len(places) == 2
     assert all(happened[place - 1][0] == "take" for place in places)  # the product's result is there

@@ -18,6 +18,7 @@ from dsgen.memory.conversions import Conversion, Unconverted, afterwards
 from dsgen.memory.evaluating import Evaluation, cached_bytes, evaluation, most_sequences
 from dsgen.memory.first_failure import Failure, first_to_fail
 from dsgen.memory.later import Later, later
+from dsgen.memory.placed import placed
 from dsgen.shapes.findings import Finding
 
 __all__ = ["Footprint", "answer"]
@@ -83,7 +84,7 @@ def answer(
     question = attrs.evolve(question, notes=(*_with_refusal(question), *_uncounted(question)))
     return Footprint(
         question=question,
-        memory=estimate(question.job, question.strategy),
+        memory=placed(estimate(question.job, question.strategy)),
         alternatives=alternatives(question, every),
         counterfactuals=counterfactuals(question),
         observations=observe(question, observed),

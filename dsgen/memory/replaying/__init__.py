@@ -6,6 +6,6 @@ the tape of each stretch of the model, DeepSpeed's buckets, the coordinator's wa
 
 from __future__ import annotations
 
-from dsgen.memory.replaying.replays import Replay, reserved
+from dsgen.memory.replaying.replays import Replay, finds_room, reserved
 
-__all__ = ["Replay", "reserved"]
+__all__ = ["Replay", "finds_room", "reserved"]

@@ -18,7 +18,7 @@ from dsgen.memory.states import MUON, flattening, states
 from dsgen.memory.together import runs_of
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["Replay", "reserved"]
+__all__ = ["Replay", "finds_room", "played", "reserved"]
 
 _STEPS = 3  # at most; the second has the optimizer's states, and a third reserves more in 1 of 20 scenarios
 _PASSES = 2  # of a step at most: those between the first and the last do as the last
@@ -38,6 +38,7 @@ class Replay(NamedTuple):
         expandable: Segments grow.
         varied: Sequences have the mean length that is asked, and the longest of them the length.
         workspace: Bytes of cuBLAS's workspace, one for forward's thread and one for backward's.
+        room: What the GPU leaves to torch; None for as much as is asked.
     """
 
     asked: Asked
@@ -50,6 +51,7 @@ class Replay(NamedTuple):
     expandable: bool
     varied: bool = False
     workspace: int = 0
+    room: int | None = None
 
     @property
     def known(self) -> bool:
@@ -68,22 +70,34 @@ class Replay(NamedTuple):
         return not (training.optimizer == MUON or loose or swaps or split or encodes or older)
 
 
-@functools.lru_cache(maxsize=256)
 def reserved(replay: Replay) -> int:
     """Bytes that are reserved at most, but for segments of small requests; 0 where the requests are not known.
 
     The workspaces lie among the tensors, and are not in the number.
     """
+    return _once(replay)[0]
+
+
+def finds_room(replay: Replay) -> bool:
+    """Whether every request finds a place in the replay's room; so it does where the requests are not known.
+
+    The allocator gives back all that is free before it gives up, and may then take what unused memory reserves more.
+    """
+    return not _once(replay)[1]
+
+
+def played(replay: Replay) -> tuple[int, bool]:
+    """What is reserved at most, and whether memory ran out; nothing where the requests are not known."""
     asked, layout, buffers, passes = replay.asked, replay.layout, replay.buffers, min(replay.passes, _PASSES)
     if not replay.known:
-        return 0
+        return 0, False
     gathers = layout.stage == 3
     if layout.offload_optimizer != "none" and not gathers:
         buffers = buffers._replace(contiguous=True)  # as DeepSpeed has it there
     ways = layout.precision, layout.tp, layout.checkpointing, gathers, asked.single, asked.lingers and passes > 1
     run = Run(asked.model, asked.training, asked.seq_len, *ways, asked.returns)
     held = states(asked, layout, buffers)
-    requests = Requests(replay.expandable)
+    requests = Requests(replay.expandable, replay.room)
     flat, _ = flattening(held, layout.stage)
     fits = not asked.in_ram and held.weights + flat <= replay.memory
     load(requests, asked.model, asked.training, layout, buffers, held, fits, asked.clones_first)
@@ -102,7 +116,7 @@ def reserved(replay: Replay) -> int:
     for step, length in enumerate(lengths):
         before, model = requests.reserved, model_requests(run._replace(seq_len=length), replay.micro_batch)
         if model is None:
-            return 0
+            return 0, False
         for number in range(passes):
             last = number + 1 == passes
             engine.begin(last)
@@ -111,4 +125,7 @@ def reserved(replay: Replay) -> int:
         engine.step()
         if step and requests.reserved == before and not mean:
             break
-    return requests.reserved
+    return requests.reserved, requests.out_of_memory
+
+
+_once = functools.lru_cache(maxsize=256)(played)

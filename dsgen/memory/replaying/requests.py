@@ -19,8 +19,8 @@ class Requests:
     less than 1 % of what is reserved in all but a few of the scenarios of benchmarks/reserved.json.
     """
 
-    def __init__(self, expandable: bool) -> None:
-        self._allocator = Expandable() if expandable else Allocator()
+    def __init__(self, expandable: bool, room: int | None = None) -> None:
+        self._allocator = Expandable(room) if expandable else Allocator(room)
         self._allocate, self._free = self._allocator.allocate, self._allocator.free
         self._handle = 0
 
@@ -28,6 +28,11 @@ class Requests:
     def reserved(self) -> int:
         """The most bytes that were reserved by now."""
         return self._allocator.reserved_peak
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether something was asked for that had no place, when all that was free had been given back."""
+        return self._allocator.out_of_memory
 
     def take(self, size: int, stream: int = 0) -> Handle:
         """Ask for some bytes on a stream."""
