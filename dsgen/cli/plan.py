@@ -170,7 +170,7 @@ def _plan(scenario: str | None, form: str, target: str | None, every: bool, opti
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
-        _print_data(report.data(planned))
+        _print_data(report.data(planned, target))
     elif form == "svg":
         from dsgen.report import plan_charts
 
@@ -180,9 +180,9 @@ def _plan(scenario: str | None, form: str, target: str | None, every: bool, opti
         from dsgen.report import plan_charts
 
         said = scenario_from(scenario, options)
-        emit(plan_charts.html(planned, list(curves(said, planned.job))), form)
+        emit(plan_charts.html(planned, list(curves(said, planned.job)), target), form)
     else:
-        emit(report.text(planned, every, width()), "plan")
+        emit(report.text(planned, every, width(), target), "plan")
         for warning in planned.warnings:
             click.echo(fit(f"warning: {warning}"), err=True)
     return OK
@@ -303,10 +303,10 @@ def _training_time(
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
-        _print_data({**report.data(planned), "training": deadlines.fleet_data(fleet, time, way)})
+        _print_data({**report.data(planned, target), "training": deadlines.fleet_data(fleet, time, way)})
     else:
         lines = "\n".join(deadlines.fleet_lines(fleet, time, width(), way))
-        emit(f"{report.text(planned, every, width())}\n{lines}\n", "plan")
+        emit(f"{report.text(planned, every, width(), target)}\n{lines}\n", "plan")
         for warning in planned.warnings:
             click.echo(fit(f"warning: {warning}"), err=True)
     return OK if way is None else FOUND

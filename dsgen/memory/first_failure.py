@@ -1,10 +1,12 @@
 """What a run would die of first: the phase and the place, in the order of a run."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dsgen.memory import MemoryEstimate, Verdict, verdict
-from dsgen.memory.later import Later
+
+if TYPE_CHECKING:
+    from dsgen.memory.later import Later  # a plan for no program has none
 
 __all__ = ["Failure", "first_to_fail"]
 
@@ -35,7 +37,8 @@ class Failure(NamedTuple):
     @property
     def words(self) -> str:
         """The phase as a sentence calls it; of a later step with its number."""
-        return f"{self.phase} of step {self.step}" if self.step > 1 else self.phase
+        name = "optimizer step" if self.phase == "step" else self.phase
+        return f"{name} of step {self.step}" if self.step > 1 else name
 
     @property
     def verdict(self) -> Verdict:
@@ -48,7 +51,7 @@ class Failure(NamedTuple):
         return self.high_bytes / self.limit_bytes if self.limit_bytes else float(self.high_bytes > 0)
 
 
-def first_to_fail(memory: MemoryEstimate, laters: Iterable[Later]) -> Failure | None:
+def first_to_fail(memory: MemoryEstimate, laters: "Iterable[Later]") -> Failure | None:
     """The first that takes more than there is; where none is expected to, what comes nearest; None without phases.
 
     Where everything surely fits, that is the nearest on the GPU, whose room is the harder to widen.
@@ -80,7 +83,7 @@ def _training(memory: MemoryEstimate) -> Iterator[Failure]:
         yield Failure(phase.phase, "gpu", *sizes, gpu.limit_bytes, phase.step)
 
 
-def _between(laters: Iterable[Later]) -> Iterator[Failure]:
+def _between(laters: "Iterable[Later]") -> Iterator[Failure]:
     for one in laters:
         for name, place in (("gpu", one.gpu), ("host", one.host)):
             sizes = place.least_bytes, place.needed_bytes, place.high_bytes

@@ -18,8 +18,10 @@ __all__ = [
     "batch_words",
     "card_line",
     "folded",
+    "limit_line",
     "machine_words",
     "place_line",
+    "replayed",
     "room_line",
     "rounded",
     "said",
@@ -100,7 +102,7 @@ def card_line(gpu: Place) -> str:
     if not read.runs:
         return f"torch would have to allocate {gib(read.allocated)} GiB, at least {gib(read.least_allocated)}"
     likely, low, high = read.reserved
-    if isinstance(gpu.holds, Reserving) and not gpu.holds.replays:
+    if not replayed(gpu):
         shown = f"{gib(read.shown.low)} to {gib(read.shown.high)}"
         held = f"reserves {gib(low)} to {gib(high)}"
         return f"torch allocates {gib(read.allocated)}, {held}, {gpu.maker.tool} {shown} GiB"
@@ -108,21 +110,33 @@ def card_line(gpu: Place) -> str:
     return f"torch allocates {gib(read.allocated)}, reserves {reserved} GiB; {gpu.maker.tool} {gib(read.shown.bytes)}"
 
 
-def room_line(gpu: Place) -> str:
+def limit_line(gpu: Place) -> str:
     """Which of these numbers must stay below what; empty where nothing lies outside torch, as on a CPU."""
     read = card(gpu)
     if not read.outside:
         return ""
     if read.room <= 0:
         return f"what lies outside torch takes {gib(read.outside)} of {gib(gpu.limit_bytes)} GiB: nothing is left to it"
-    less = f"{gib(gpu.limit_bytes)} less {gib(read.outside)} outside torch"
+    return f"allocated, with the allocator's holes, must stay below {gib(read.room)} GiB"
+
+
+def room_line(gpu: Place) -> str:
+    """The same, with where that limit comes from and what is given back before it is met."""
+    read, line = card(gpu), limit_line(gpu)
+    if not line or read.room <= 0:
+        return line
     given = "; what else is reserved is given back first" if read.runs else ""
-    return f"allocated, with the allocator's holes, must stay below {gib(read.room)} GiB ({less}){given}"
+    return f"{line} ({gib(gpu.limit_bytes)} less {gib(read.outside)} outside torch){given}"
 
 
 def at_once(gpu: Place) -> Place:
     """A GPU whose reserved bytes are told from causes: a replay takes longer than a render; `dsgen memory` has it."""
     return gpu._replace(holds=gpu.holds._replace(replays=False)) if isinstance(gpu.holds, Reserving) else gpu
+
+
+def replayed(gpu: Place) -> bool:
+    """Whether reserved is told as one number; else as the interval that its causes tell (`at_once`)."""
+    return not isinstance(gpu.holds, Reserving) or gpu.holds.replays
 
 
 def folded(line: str, width: int) -> list[str]:

@@ -15,12 +15,12 @@ from dsgen.asking.memory_questions import (
     Footprint,
     Question,
 )
-from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict, card_numbers
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
 from dsgen.memory.later import lacking
 from dsgen.report import footprints, memory_words
 from dsgen.report.bars import batch_words, card_line, machine_words, room_line
 from dsgen.report.converted import conversions_data
-from dsgen.report.headroom import headroom_data, headroom_line, verdict_line
+from dsgen.report.headroom import card_data, headroom_data, headroom_line, verdict_line
 from dsgen.report.loading_words import loading_data
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
@@ -76,7 +76,7 @@ def text(footprint: Footprint, width: int = 80) -> str:
         lines += _calibrated(footprint.question, width)
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
-    card = card_line(memory.gpu), room_line(memory.gpu), headroom_line(footprint)
+    card = card_line(memory.gpu), room_line(memory.gpu), headroom_line(memory, footprint.later)
     for told in (*card, *memory_words.observed(footprint.observations, memory.gpu.maker)):
         lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False)
     lines += footprints.place_lines("host", memory.host, width)
@@ -214,7 +214,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
     job = footprint.question.job
     return {
         **footprints.data(footprint.memory, ranks_per_node=job.gpus_per_node),
-        "card": _card(footprint.memory.gpu),
+        "card": card_data(footprint.memory.gpu),
         "question": question_data(footprint.question),
         "alternatives": [
             {
@@ -246,7 +246,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
             }
             for one in footprint.later
         ],
-        "headroom": headroom_data(footprint),
+        "headroom": headroom_data(footprint.memory, footprint.later),
         "observations": [
             {
                 "reading": one.reading,
@@ -268,25 +268,6 @@ def data(footprint: Footprint) -> dict[str, Any]:
             }
             for one in footprint.observations
         ],
-    }
-
-
-def _card(gpu: Place) -> dict[str, Any]:
-    """What a person reads of a GPU, never more than it has where what is allocated has room; of a CPU less is read."""
-    read = card_numbers.card(gpu)
-    reserves = read.outside > 0  # by a context; a CPU has none, and no allocator that holds memory back
-    return {
-        "runs": read.runs,
-        "allocated_bytes": read.allocated,
-        "least_allocated_bytes": read.least_allocated,
-        "reserved_bytes": read.reserved.bytes if reserves else None,
-        "reserved_low_bytes": read.reserved.low if reserves else None,
-        "reserved_high_bytes": read.reserved.high if reserves else None,
-        "held_free_bytes": read.held_free if reserves else None,
-        "nvidia_smi_bytes": read.shown.bytes if reserves else None,
-        **footprints.shown_by(gpu),
-        "outside_bytes": read.outside,
-        "most_allocated_bytes": read.room,
     }
 
 

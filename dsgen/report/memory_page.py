@@ -20,7 +20,7 @@ __all__ = ["html"]
 def html(footprint: Footprint) -> str:
     """The page, with a final newline; it loads nothing from elsewhere."""
     title, memory = headline(footprint.question), footprint.memory
-    told = card_line(memory.gpu), room_line(memory.gpu), headroom_line(footprint)
+    told = card_line(memory.gpu), room_line(memory.gpu), headroom_line(memory, footprint.later)
     gpu = "; ".join(line for line in told if line)
     places = [("one GPU", memory.gpu, gpu), ("one node's RAM", memory.host, "")]
     if memory.nvme.peak_bytes:

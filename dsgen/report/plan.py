@@ -8,11 +8,12 @@ from typing import Any
 
 from dsgen.asking.plan_questions.offers import offers as offered
 from dsgen.jobs.job import Job
-from dsgen.memory import MemoryEstimate, Place
+from dsgen.memory import Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan, compared
 from dsgen.report import costs, needs, offers, schedules
 from dsgen.report.bars import bar, folded, machine_words, network_words, place_line, rounded, whole_node
+from dsgen.report.headroom import between_steps, plan_data, plan_lines
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
@@ -24,13 +25,14 @@ NUMBERS_WIDTH = 33  # columns of the four numbers behind a strategy
 NOTE_WIDTH = 30  # least room in which a reason is readable beside its row; else it goes below
 
 
-def text(plan: Plan, every: bool = False, width: int = 80) -> str:
+def text(plan: Plan, every: bool = False, width: int = 80, target: str | None = None) -> str:
     """The plan for a person, with a final newline.
 
     Args:
         plan: The plan.
         every: Show every rejection, those of pins included.
         width: Columns of the terminal.
+        target: The program that trains, where it is known.
     """
     job = plan.job
     width = max(width, NARROWEST)
@@ -58,7 +60,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     hidden = len(plan.rejections) - len(shown)
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")
-    lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen)]
+    lines += ["", *_memory(plan, width, target), costs.speed_line(plan.chosen)]
     lines += [*costs.part_lines(plan.chosen), *costs.nearest_lines(job, width)]
     lines += [*costs.padding_lines(plan.chosen, width), *costs.launcher_lines(plan.chosen, width)]
     if changes := offered(plan):
@@ -144,13 +146,19 @@ def _numbers(item: Candidate) -> str:
     )
 
 
-def data(plan: Plan) -> dict[str, Any]:
-    """The plan as plain JSON types; bytes and seconds throughout."""
-    job = plan.job
+def data(plan: Plan, target: str | None = None) -> dict[str, Any]:
+    """The plan as plain JSON types; bytes and seconds throughout.
+
+    Args:
+        plan: The plan.
+        target: The program that trains, where it is known.
+    """
+    job, chosen = plan.job, candidate_data(plan.chosen)
+    chosen["memory"] |= plan_data(plan.chosen.memory, between_steps(plan, target))
     return {
         "job": job_data(job),
         "reason": plan.reason,
-        "chosen": candidate_data(plan.chosen),
+        "chosen": chosen,
         "runners_up": [candidate_data(item) for item in plan.runners_up],
         "rejections": [
             {
@@ -224,16 +232,24 @@ def _nearness(item: Rejection) -> tuple[bool, int]:
     return not item.uncertain, item.missing_bytes
 
 
-def _memory(memory: MemoryEstimate, width: int) -> list[str]:
+def _memory(plan: Plan, width: int, target: str | None) -> list[str]:
+    memory = plan.chosen.memory
+    card = plan_lines(memory, between_steps(plan, target))
     lines = [
         *folded(f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", width),
         *_parts(memory.gpu),
+        *(part for line in card for part in _told(line, width)),
         place_line("host", memory.host),
         *_parts(memory.host),
     ]
     if memory.nvme.peak_bytes:
         lines += [place_line("NVMe", memory.nvme), *_parts(memory.nvme)]
     return lines
+
+
+def _told(line: str, width: int) -> list[str]:
+    """Words below the parts of a place."""
+    return textwrap.wrap(line, width, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
 def _parts(place: Place) -> list[str]:

@@ -31,14 +31,16 @@ def svg(plan: Plan) -> str:
     return charts.alone(_scatter(plan))
 
 
-def html(plan: Plan, curves: Sequence[WhatIf]) -> str:
+def html(plan: Plan, curves: Sequence[WhatIf], target: str | None = None) -> str:
     """The plan as a page that loads nothing from elsewhere.
 
     Args:
         plan: The plan.
         curves: The best plan for other values of a field, each drawn and told in a table.
+        target: The program that trains, where it is known.
     """
-    parts = [f"<pre>{escape(plan_text.text(plan, width=110))}</pre>", _wide(_scatter(plan)), _strategies(plan)]
+    words = plan_text.text(plan, width=110, target=target)
+    parts = [f"<pre>{escape(words)}</pre>", _wide(_scatter(plan)), _strategies(plan)]
     for curve in curves:
         parts += [_wide(_curve(curve)), _table(curve)]
     return _page(plan_text.job_line(plan.job), parts)

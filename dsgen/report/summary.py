@@ -10,8 +10,8 @@ from dsgen.jobs.fabrics import assumes
 from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import needs, schedules
-from dsgen.report.bars import at_once, batch_words, card_line, network_words, place_line, rounded, whole_node
-from dsgen.report.headroom import training_line
+from dsgen.report.bars import batch_words, network_words, place_line, rounded, whole_node
+from dsgen.report.headroom import between_steps, plan_lines
 from dsgen.report.wrapping import fit, wrapped
 from dsgen.strategies.strategies import describe
 
@@ -35,9 +35,8 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
     memory, speed = chosen.memory, chosen.speed
     places = {"GPU": memory.gpu, "host": memory.host, **({"NVMe": memory.nvme} if memory.nvme.peak_bytes else {})}
     lines = [headline(config), *(place_line(label, place) for label, place in places.items())]
-    between = _between(plan, target)
-    card = card_line(at_once(memory.gpu)), training_line(memory, between)
-    lines[2:2] = [part for line in card if line for part in wrapped(line, " " * 6, 2)]
+    between = between_steps(plan, target)
+    lines[2:2] = [part for line in plan_lines(memory, between) for part in wrapped(line, " " * 6, 2)]
     network = whole_node(job) or "one node"
     if job.nodes > 1:
         network = f"{job.nodes} nodes over {network_words(job)}"
@@ -71,21 +70,12 @@ def _handed(written_to: str | None, target: str, beside: tuple[str, ...]) -> Ite
     yield from (f"wrote {name}" for name in (written_to, *beside))
 
 
-def _between(plan: Plan, target: str) -> tuple[Later, ...]:
-    """What a framework does between steps; of a program of one's own nobody knows."""
-    if target == "deepspeed":
-        return ()
-    from dsgen.frameworks import between_steps  # a config that a program reads itself needs no framework
-
-    return between_steps.laters(plan, target)
-
-
 def _cautions(between: tuple[Later, ...]) -> Iterator[str]:
     """What of it has no room."""
     if between:
-        from dsgen.frameworks import between_steps
+        from dsgen.frameworks.between_steps import cautions
 
-        yield from between_steps.cautions(between)
+        yield from cautions(between)
 
 
 def _offer(plan: Plan, target: str) -> str:

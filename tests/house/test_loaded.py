@@ -13,7 +13,7 @@ HEAVY = ("torch", "deepspeed", "transformers", "ruamel", "rich", "jsonschema", "
 # What answers other questions than a render's; it cost time at every start until it was imported where it is used.
 NOT_FOR_A_RENDER = (
     *("dsgen.linting", "dsgen.asking", "dsgen.simulating", "dsgen.proving", "dsgen.effective", "dsgen.engine"),
-    *("dsgen.targets", "dsgen.documents", "dsgen.shapes.findings", "dsgen.report.reference"),
+    *("dsgen.targets", "dsgen.documents", "dsgen.shapes.findings", "dsgen.report.reference", "dsgen.memory.replaying"),
     *("asyncio", "concurrent", "email", "http", "logging", "multiprocessing", "shutil", "socket", "sqlite3"),
     *("subprocess", "tempfile", "xml"),
 )
@@ -21,7 +21,8 @@ NOT_FOR_A_RENDER = (
 NOT_FOR_A_PLAN = (
     *("dsgen.linting", "dsgen.simulating", "dsgen.proving", "dsgen.effective", "dsgen.engine", "dsgen.rendering"),
     *("dsgen.targets", "dsgen.documents", "dsgen.shapes.findings", "dsgen.report.reference", "dsgen.report.summary"),
-    *("dsgen.memory.later", "asyncio", "concurrent", "difflib", "http", "logging", "shutil", "socket", "subprocess"),
+    *("dsgen.memory.later", "dsgen.memory.replaying", "asyncio", "concurrent", "difflib", "http", "logging", "shutil"),
+    *("socket", "subprocess"),
 )
 
 

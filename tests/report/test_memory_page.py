@@ -74,7 +74,11 @@ def test_the_page_has_the_numbers_of_each_place_that_the_text_has(footprint: Any
         assert re.search(
             rf"with what no tensor holds {place.needed_bytes:,} {re.escape(gib(place.needed_bytes))} ", shown
         )
-    lines = card_line(footprint.memory.gpu), room_line(footprint.memory.gpu), headroom_line(footprint)
+    lines = (
+        card_line(footprint.memory.gpu),
+        room_line(footprint.memory.gpu),
+        headroom_line(footprint.memory, footprint.later),
+    )
     assert "; ".join(lines) in shown
     for line in (*lines, verdict_line(footprint)):
         assert line in told
@@ -90,12 +94,15 @@ def test_json_has_the_numbers_of_those_lines(footprint: Any) -> None:
         assert f"reserves {gib(held['reserved_bytes'])} ({gib(held['reserved_low_bytes'])} to " in line
         assert f"nvidia-smi {gib(held['nvidia_smi_bytes'])}" in line
         assert held["held_free_bytes"] == held["reserved_bytes"] - held["allocated_bytes"]
+        assert held["nvidia_smi_low_bytes"] <= held["nvidia_smi_bytes"] <= held["nvidia_smi_high_bytes"]
     assert f"below {gib(held['most_allocated_bytes'])} GiB" in room_line(gpu)
+    assert held["words"] == f"{line}; {room_line(gpu)}"
+    assert data["headroom"]["words"] == headroom_line(footprint.memory, footprint.later)
     assert data["gpu"]["needed_bytes"] == gpu.needed_bytes
     first = data["headroom"]["first_to_fail"]
-    assert f"{first['phase']} " in headroom_line(footprint)
+    assert f"{first['phase']} " in headroom_line(footprint.memory, footprint.later)
     if gpu.verdict is Verdict.FITS and footprint.first_to_fail.verdict is Verdict.FITS:
-        assert headroom_line(footprint).startswith(gib(data["headroom"]["gpu_bytes"]))
+        assert headroom_line(footprint.memory, footprint.later).startswith(gib(data["headroom"]["gpu_bytes"]))
 
 
 def test_phases_stand_beside_what_no_tensor_holds_and_what_there_is(footprint: Any) -> None:
