@@ -163,7 +163,7 @@ def test_render_warns_of_a_save_that_does_not_fit(target: str, warned: bool) -> 
 def test_render_does_not_warn_of_an_evaluation_that_it_makes_small_enough() -> None:
     said = run("render", *options({**SMALL_CARD, "accumulation": 1}), "--target", "hf-trainer")
     assert "the steps fit, but" not in said.err
-    assert "evaluation would fail first" in said.err
+    assert "evaluate 4 sequences would fail first" in " ".join(said.err.split())
 
 
 def test_render_warns_where_not_even_one_sequence_can_be_evaluated() -> None:

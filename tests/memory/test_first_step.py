@@ -97,7 +97,7 @@ def test_a_run_whose_states_alone_are_too_much_dies_in_its_first_step() -> None:
     by = {(one.phase, one.step): one.gpu_bytes / 2**30 for one in footprint.memory.phases}
 
     assert first is not None
-    assert (first.phase, first.place, first.step, first.words) == ("step", "gpu", 1, "step")
+    assert (first.phase, first.place, first.step, first.words) == ("step", "gpu", 1, "optimizer step")
     assert by["backward", 1] == pytest.approx(61, rel=0.02)
     assert by["forward", 1] == pytest.approx(46, rel=0.03)
 
