@@ -15,7 +15,7 @@ from dsgen.frameworks.rank_environment import job_variables
 from dsgen.memory import Verdict, estimate
 from dsgen.memory.conversions import TO_FP32, UNIVERSAL, conversions, unconverted
 from dsgen.planning.assumptions import kernel_of, needed, own_optimizer
-from dsgen.planning.planner import Plan
+from dsgen.planning.planner import TWICE, Plan
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import EIGHT_BITS, MOMENTS, moments_away
@@ -27,7 +27,6 @@ _WEIGHT, _FP32 = 2, 4  # bytes of an element in 16 bits and in fp32
 # give the tag of what they saved.
 _LOADS_UNIVERSAL = ("deepspeed", *ON_TRAINER)
 _SLOWER = 0.01  # a difference of speed that is said
-_TWICE = 1.995  # times the time for a token from which on they are said, as `dsgen plan` says them
 
 _INSTALL = {
     "attention": {"FlashAttention": "pip install flash-attn --no-build-isolation"},
@@ -120,7 +119,7 @@ def _weighed(plan: Plan, other: Plan) -> str:
 def _slower(plan: Plan, speed: float) -> str:
     """How much slower a token is, in the words of `dsgen plan`; nothing where it is hardly so."""
     ratio = plan.chosen.cost.tokens_per_second_per_gpu / speed
-    if ratio > _TWICE:
+    if ratio > TWICE:
         return f", {ratio:.1f}x slower"
     return f", {1 - 1 / ratio:.0%} slower" if ratio > 1 + _SLOWER else ""
 

@@ -11,10 +11,10 @@ __all__ = ["PINNED", "RANK_PROCESS_BYTES", "gpu_limit", "host_limit"]
 # Those with an optimizer or parameters in RAM take 1.5 to 1.9 GiB.
 RANK_PROCESS_BYTES = 2 * 2**30
 PINNED = "page-locked reserve"  # what torch's allocator of page-locked memory holds beside the tensors
-# The share of a node's RAM that training does not get: what GKE on-prem keeps for a node's system, beside 0.4 GiB
-# (cloud.google.com/anthos/clusters/docs/on-prem/1.3/how-to/resources-available-pods). Of a p4d.24xlarge's 1,152 GiB the
-# firmware leaves 1,139.75 (its boot log in github.com/aws/aws-ofi-nccl/issues/141), and Linux describes each page of
-# 4,096 bytes in 64 (docs.kernel.org/mm/vmemmap_dedup.html): 2.6 % before any process runs.
+# The share of a node's RAM that training does not get: the 5 % that GKE on-prem keeps for a node's system, beside 0.4
+# GiB (cloud.google.com/anthos/clusters/docs/on-prem/1.3/how-to/resources-available-pods). Of a p4d.24xlarge's 1,152 GiB
+# the firmware leaves 1,139.75 (its boot log in github.com/aws/aws-ofi-nccl/issues/141), and Linux describes each page
+# of 4,096 bytes in 64 (docs.kernel.org/mm/vmemmap_dedup.html): 2.6 % before any process runs.
 HOST_SYSTEM_SHARE = 0.05
 
 

@@ -16,12 +16,17 @@ __all__ = ["ADAM", "orthogonal", "single", "states"]
 
 ADAM = 2 * FP32  # bytes of Adam's states, an element
 _HALF = 2  # bytes of an element while a matrix becomes orthogonal, in fp16
-_FLAGS = 3  # bytes an element, beside its absolute value, of what tells whether all are finite
-_SINGLE_COPIES = 3  # of one matrix in fp32, without ZeRO
+# torch.isfinite is (x == x) * (abs(x) != inf): three tensors of a byte an element, at once beside the absolute value.
+_FLAGS = 3
+# Of the largest matrix in fp32, without ZeRO: the update of the matrix before, which `update` of MuonWithAuxAdam.step
+# still names (muon_optimizer.py), and of this one what muon_update makes and what torch.where chooses.
+_SINGLE_COPIES = 3
 # Elements of 16 bits that one matrix becomes orthogonal in, beside it: of its size, and of the size of its product with
 # itself (original_muon.py, zeropower_via_gram_newtonschulz): as it starts anew, and in the middle; and if it is square.
 _ANEW, _WITHIN, _SQUARE = (2, 4), (1, 7), 6
-_NORMAL = {"bf16": 4, "fp16": 10, "fp32": 6}  # bytes an element while it is divided by its norm, by type of gradients
+# Bytes an element while it is divided by its norm (the same function), by type of gradients: the quotient, in that type
+# or of fp16 in fp32, which is a copy too, and the quotient in fp16.
+_NORMAL = {"bf16": 2 + _HALF, "fp16": 2 * FP32 + _HALF, "fp32": FP32 + _HALF}
 
 
 def states(tensors: Trained, ranks: int, size: int, precision: str) -> tuple[int, int, int]:

@@ -71,10 +71,11 @@ NCCL_ALONE = ("sm90", "sm100")  # families of which it was seen
 # By that arithmetic H100 has 6 x 60 GB/s and B200 8 x 90 GB/s, both doubled twice: no log of theirs was found.
 # Logs: "12 coll channels" V100, "Channel 23/24" A100 (nccl-tests issue 100), "16 coll channels" H800 (nccl issue 892).
 NVLINK_CHANNELS = {"sm70": 12, "sm80": 24, "sm90": 24, "sm100": 32}
-NVLINK_CHANNELS_OTHER = 16
+NVLINK_CHANNELS_OTHER = 16  # that of the H800's log, for families of which nothing is known
 NVLINK_NARROW_BYTES_PER_SECOND = 200e9  # A800 and H800: eight links, and 16 channels
 PCIE_CHANNELS = 4  # 2 in logs of PCIe 3 and 4 (nccl-tests issue 133); search.cc doubles from 25 GB/s on, as PCIe 5 has
 # NVLink SHARP, src/transport/nvls.cc: channels x 2 x NVLS_CHUNKSIZE (128 KiB) x NCCL_STEPS (8) for each rank of a node.
+# The channels are its defaults in one node (NVLS_NCHANNELS_SM90, _SM100_NVL); over several nodes sm100 has 24 or 32.
 NVLS_CHANNELS = {"sm90": 16, "sm100": 24}
 NVLS_CHANNEL_BYTES = 2 * 128 * 1024 * 8
 # Until 2.22 a communicator connected its rings, trees and SHARP when it was made; since then each with the first

@@ -15,6 +15,7 @@ from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.constraints import DEGREE, Setup, first, refusals, unasked
 
 __all__ = [
+    "DEGREES",
     "FAST_LINKS",
     "Layout",
     "Rejection",
@@ -39,6 +40,8 @@ _OFFLOADS = {
     2: (("none", "none"), ("cpu", "none")),
     3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "cpu"), ("nvme", "nvme")),
 }
+# AutoTP's, that are tried unasked: the divisors of 8, the most GPUs that a node of a built-in profile has.
+DEGREES = (1, 2, 4, 8)
 FAST_LINKS = ("nvlink", "xgmi")  # between the GPUs of a node
 _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.4
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
@@ -169,7 +172,7 @@ def _degrees(job: Job) -> tuple[int, ...]:
         return (1,)  # AutoTP's fewer replicas could share the batch, but nobody asks for it this way
     if job.hardware.intra_node_link not in FAST_LINKS:
         return (1,)  # over PCIe the all-reduce of every layer costs more than it saves; several nodes are offered it
-    return tuple(tp for tp in (1, 2, 4, 8) if _degree(job, tp))
+    return tuple(tp for tp in DEGREES if _degree(job, tp))
 
 
 def best_precision(job: Job) -> str:

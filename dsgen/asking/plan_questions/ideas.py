@@ -12,13 +12,12 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.planning.candidates import rises
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.constraints import CONSTRAINTS, keys, of_layout, refusals
-from dsgen.strategies.strategies import FAST_LINKS, MOST_SEQUENCES, Strategy, best_precision
+from dsgen.strategies.strategies import DEGREES, FAST_LINKS, MOST_SEQUENCES, Strategy, best_precision
 
 __all__ = ["Idea", "ideas", "laid_out"]
 
 _STAGES = (0, 1, 2, 3)
 _PLACES = ("none", "cpu", "nvme")  # the nearest to the GPU first
-_DEGREES = (1, 2, 4, 8)
 _SPLITTING = (1, 2)  # stages beside which AutoTP is offered, as a plan offers it
 _WHOLE = 3  # the stage that partitions the parameters
 # Fields of Buffers that are changed together -> the stages that read them.
@@ -111,7 +110,7 @@ def _degrees(question: Question, now: Strategy) -> list[int]:
     """Other degrees of AutoTP that a plan would try."""
     job = question.job
     splits = job.hardware.intra_node_link in FAST_LINKS and now.stage in _SPLITTING
-    wanted = [degree for degree in _DEGREES if degree != now.tp and not job.world % degree]
+    wanted = [degree for degree in DEGREES if degree != now.tp and not job.world % degree]
     return [degree for degree in wanted if degree == 1 or (splits and degree <= job.gpus_per_node)]
 
 

@@ -11,9 +11,13 @@ import math
 
 __all__ = ["padded"]
 
-_STEPS = 20  # the longest among them: a run comes upon it soon, and what is reserved hardly grows behind it
+# Our choice, the longest among them. Of 40 scenarios of docs/reserved.md with a mean of 0.4 of the longest (stages,
+# sizes and offload as they come) 10 steps reserve as much; with 40, 3 reserve more where segments grow, at most 8 %,
+# and 25 with torch's default settings, at most 38 %: each length that is longer than those before may take segments of
+# its own.
+_STEPS = 20
 _GOLDEN = (math.sqrt(5) - 1) / 2  # steps of a sequence that spreads evenly over all quantiles, in no order
-_HALVINGS = 60  # of the interval in which the rate lies
+_HALVINGS = 60  # of the interval in which the rate lies, 1,400 wide: what is left is 1.2e-15, as exact as a float is
 _STEEPEST = 700.0  # of the rate times the longest, either way: beyond it math.exp overflows
 
 
