@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import gpu_memory_limits  # benchmarks/, beside this script
+import gpu_memory_cases  # benchmarks/, beside this script
+import gpu_memory_limits
 import gpu_memory_ram
 import gpu_memory_table
 import gpu_proofs
@@ -56,6 +58,8 @@ reserved 1,040 MiB more in its first backward: an fp64 copy of the embedding's g
 block of 1,202 MiB. It has none if backward's workspace comes before the fp32 gradient of the logits goes; the other
 runs say that it comes after. torch 2.11 gave cuBLASLt 1 MiB of its own where a layer has a bias; 2.13, whose rules are
 replayed, shares cuBLAS's.
+"""
+NOT_RUN = """Not run on a card yet, in no row and no number here, are these cases, which came later:
 """
 RAM = """### RAM
 
@@ -126,6 +130,7 @@ def page() -> str:
             INTRO,
             MEMORY,
             gpu_memory_table.markdown(_read("gpu_memory.json")["cases"]),
+            *_not_run(_read("gpu_memory.json")["cases"]),
             RAM,
             gpu_memory_ram.markdown(_read("gpu_memory.json")["cases"]),
             LIMITS,
@@ -144,6 +149,12 @@ def page() -> str:
             "",
         ]
     )
+
+
+def _not_run(records: Mapping[str, Any]) -> list[str]:
+    """The cases of `nox -s gpu-memory` that came after the days on the card, by name; nothing where there are none."""
+    names = [case.name for case in gpu_memory_cases.cases() if case.name not in records]
+    return [NOT_RUN, *(f"- {name}" for name in names), ""] if names else []
 
 
 def main() -> None:
