@@ -61,8 +61,8 @@ gathers and the buckets of communication leave holes by their own size (dsgen/me
 
 The causes' constants were fitted on {fitted} of these scenarios whose tensors are counted: torch's AdamW of many
 tensors, masks, grouped queries and offloaded activations came later. What a fit on all would be, also with the model of
-each left out, `python benchmarks/reserved_fit.py` prints. `uncounted` are scenarios with keys that are in the interval of the tensors and not
-in their peak, or that the peak only comes near to.
+each left out, `python benchmarks/reserved_fit.py` prints. `uncounted` are scenarios with keys that are in the interval
+of the tensors and not in their peak, or that the peak only comes near to.
 
 Whether a run goes through is another question, and has its own bounds: the most that is needed is {high:.2f} times the
 tensors with expandable segments, which is enough in {enough_expandable} of {count} scenarios, and {high_default:.2f}

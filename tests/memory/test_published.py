@@ -232,18 +232,18 @@ BOUNDS = {
     "dsgist": (1, 0.40),
     "dsmuon": (2, 0.19),
     "flagp": (3, 0.056),
-    "fms": (19, 0.007),
+    "fms": (19, 0.005),
     "fsdpq": (6, 0.025),
     "intern": (4, 0.24),
-    "lith": (13, 0.005),
-    "litr": (6, 0.003),
-    "peftmc": (5, 0.082),
+    "lith": (13, 0.004),
+    "litr": (6, 0.002),
+    "peftmc": (5, 0.036),
     "sws": (7, 0.05),
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
 READINGS = {
-    "ALLOCATED": (41, 0.005, 37),
-    "RESERVED": (11, 0.076, 10),
+    "ALLOCATED": (41, 0.004, 37),
+    "RESERVED": (11, 0.030, 10),
     "DRIVER": (19, 0.034, 18),
     "UNSTATED": (55, 0.062, 51),
 }
