@@ -173,3 +173,12 @@ def test_a_difference_is_reported_and_updated(tmp_path: Path) -> None:
     assert text.endswith("golden: 1 changed, 1 missing, 1 stale")
     files.update(found)
     assert files.compare(wanted, [kept]) == ()
+
+
+def test_the_bounds_of_time_that_golden_reads_are_those_that_the_benchmark_holds(module: Any) -> None:
+    """benchmarks/results.json keeps them beside what was measured; golden/run.py takes the matrix's from there."""
+    bench = module("bench")
+    recorded = json.loads((ROOT / "benchmarks" / "results.json").read_text("utf-8"))
+
+    assert (recorded["bounds"], recorded["aims"], recorded["floors"]) == (bench.BOUNDS, bench.AIMS, bench.FLOORS)
+    assert bench.AIMS.keys() <= bench.BOUNDS.keys()
