@@ -122,8 +122,8 @@ def memory(
         config: A DeepSpeed config, or the file of one, taken as it is; overrides in `wanted` win over it.
         deepspeed: The DeepSpeed release that runs it; as in `job`.
         every: Alternatives with and without activation checkpointing.
-        observed: "allocated", "reserved" or "nvidia-smi" -> bytes that a run of it took on its fullest GPU, or a size
-            such as "61.2GiB"; they are compared in `.observations`.
+        observed: "allocated", "reserved" or "nvidia-smi" -> bytes that a run of it took on its fullest GPU, "host" ->
+            of a node's RAM, or a size such as "61.2GiB"; they are compared in `.observations` and `.differences`.
         target: The program that trains, which decides how it loads and evaluates; None where it is not known.
 
     Raises:

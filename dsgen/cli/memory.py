@@ -24,7 +24,7 @@ __all__ = ["command"]
     "--observed",
     metavar="KIND=SIZE",
     multiple=True,
-    help="What a run of it took, to compare: allocated, reserved or nvidia-smi; repeatable.",
+    help="What a run of it took, to compare: allocated, reserved, nvidia-smi, or host of a node's RAM; repeatable.",
 )
 @click.option(
     "--eval-batch",

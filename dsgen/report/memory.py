@@ -22,6 +22,7 @@ from dsgen.report.bars import batch_words, card_line, machine_words, room_line
 from dsgen.report.converted import conversions_data
 from dsgen.report.headroom import card_data, headroom_data, headroom_line, verdict_line
 from dsgen.report.loading_words import loading_data
+from dsgen.report.observed import observations_data, observed_lines
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
@@ -77,7 +78,7 @@ def text(footprint: Footprint, width: int = 80) -> str:
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
     card = card_line(memory.gpu), room_line(memory.gpu), headroom_line(memory, footprint.later)
-    for told in (*card, *memory_words.observed(footprint.observations, memory.gpu.maker)):
+    for told in (*card, *observed_lines(footprint)):
         lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False)
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
@@ -247,27 +248,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
             for one in footprint.later
         ],
         "headroom": headroom_data(footprint.memory, footprint.later),
-        "observations": [
-            {
-                "reading": one.reading,
-                "bytes": one.bytes,
-                "expected_bytes": one.expected.bytes,
-                "expected_low_bytes": one.expected.low,
-                "expected_high_bytes": one.expected.high,
-                "within": one.within,
-                "others": [
-                    {
-                        "options": dict(other.options),
-                        "words": other.words,
-                        "bytes": other.bytes,
-                        "low_bytes": other.expected.low,
-                        "high_bytes": other.expected.high,
-                    }
-                    for other in one.others
-                ],
-            }
-            for one in footprint.observations
-        ],
+        **observations_data(footprint),
     }
 
 

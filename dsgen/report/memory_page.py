@@ -10,6 +10,7 @@ from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line, room_line
 from dsgen.report.headroom import headroom_line, verdict_line
 from dsgen.report.memory import headline, marked_line, on_disk, phases, row_verdict, said_lines
+from dsgen.report.observed import observed_lines
 from dsgen.report.page_parts import framed, place_section, table
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import describe
@@ -30,7 +31,7 @@ def html(footprint: Footprint) -> str:
         f"<h1>{escape(title)}</h1>",
         f"<p><b>{escape(verdict_line(footprint))}</b></p>",
         *(f'<p class="soft">{escape(line)}</p>' for line in (*said_lines(footprint.question), *notes) if line),
-        *(f"<p>{escape(told)}</p>" for told in memory_words.observed(footprint.observations, memory.gpu.maker)),
+        *(f"<p>{escape(told)}</p>" for told in observed_lines(footprint)),
         '<div class="columns">',
         *(place_section(label, place, words, True) for label, place, words in places),
         "</div>",

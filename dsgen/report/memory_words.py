@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.asking.memory_questions import EVALUATED, Change, Footprint, Observation, OtherRun
+from dsgen.asking.memory_questions import EVALUATED, Change, Footprint
 from dsgen.asking.memory_questions.loaders import evaluates_as_the_trainer
 from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory import MemoryEstimate, Place, Verdict
@@ -15,19 +15,13 @@ from dsgen.memory.later import lacking
 from dsgen.report import footprints
 from dsgen.report.converted import conversion_lines
 from dsgen.report.loading_words import loading_lines
-from dsgen.shapes.makers import NVIDIA, Maker
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["answers", "observed", "warnings"]
+__all__ = ["answers", "warnings"]
 
 _NONE = "none: not even 1 fits"
 _GATHERS = 3  # the stage at which rank 0 gathers what is saved
-# Where a run that takes more, or less, than is predicted may come from when no change of the job explains it.
-_WHAT_ELSE = {
-    "more": "the program may load the model whole, keep outputs, evaluate more at a time, or share the card",
-    "less": "it may not have reached its longest batch, or not be the job that is described here",
-}
 
 
 def warnings(footprint: Footprint) -> Iterator[str]:
@@ -79,58 +73,6 @@ def _resumed(chosen: Strategy, ranks: int) -> str:
 
 # Phase -> why it takes so much of a node's RAM.
 _READS: Mapping[str, Callable[[Strategy, int], str]] = {"save": _saved, "resume": _resumed}
-
-
-def observed(observations: tuple[Observation, ...], maker: Maker) -> Iterator[str]:
-    """What a person read of a run beside what is predicted, and which runs would explain it."""
-    observations = tuple(attrs.evolve(one, reading=_read_by(one.reading, maker)) for one in observations)
-    for one in observations:
-        expected = f"{gib(one.expected.bytes)} ({gib(one.expected.low)} to {gib(one.expected.high)})"
-        way = "more" if one.more >= 0 else "less"
-        said = "as predicted" if one.within else f"{gib(abs(one.more))} {way}"
-        yield f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
-    yield from _explained(observations)
-    yield from _between(observations, maker)
-
-
-def _read_by(reading: str, maker: Maker) -> str:
-    return maker.tool if reading == NVIDIA.tool else reading
-
-
-def _explained(observations: tuple[Observation, ...]) -> Iterator[str]:
-    """Runs that explain all readings together."""
-    out = [one for one in observations if not one.within]
-    if not out:
-        return
-    several = len(observations) > 1
-    if not out[0].others:
-        way = "more" if out[0].more >= 0 else "less"
-        what = "all of these numbers" if several else "it"
-        yield f"no single change of the job explains {what}; {_WHAT_ELSE[way]}"
-        return
-    runs = [
-        f"{other.words} ({', '.join(f'{one.reading} {_span(one.others[place])}' for one in out)})"
-        for place, other in enumerate(out[0].others)
-    ]
-    what = "every one of these numbers lies" if several else "it lies"
-    yield f"{what} in the interval of: {'; '.join(runs)}"
-
-
-def _span(other: OtherRun) -> str:
-    return f"{gib(other.bytes)}, {gib(other.expected.low)} to {gib(other.expected.high)}"
-
-
-def _between(observations: tuple[Observation, ...], maker: Maker) -> Iterator[str]:
-    """What lies between two readings: the allocator's holes, and what is outside torch."""
-    known = {one.reading: one for one in observations}
-    for less, more, name in (
-        ("allocated", "reserved", "held free by torch's allocator"),
-        ("reserved", maker.tool, f"outside torch: context, {maker.collectives}, other processes"),
-    ):
-        if less in known and more in known:
-            read = known[more].bytes - known[less].bytes
-            expected = known[more].expected.bytes - known[less].expected.bytes
-            yield f"{name}: {gib(read)} GiB, predicted {gib(expected)}"
 
 
 def answers(footprint: Footprint) -> list[tuple[str, str]]:

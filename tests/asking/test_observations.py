@@ -136,8 +136,8 @@ def test_each_reading_is_beside_the_number_that_means_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("used=3GiB", "it must be one of allocated, reserved, nvidia-smi"),
-        ("reserved", "it must be one of allocated, reserved, nvidia-smi"),
+        ("used=3GiB", "it must be one of allocated, reserved, nvidia-smi, host"),
+        ("reserved", "it must be one of allocated, reserved, nvidia-smi, host"),
         ("reserved=61.2", "it must be a number with a unit"),
         ("reserved=-1GiB", "it must be a number with a unit"),
         ("reserved=0GiB", "it must be more than 0"),
@@ -162,7 +162,7 @@ def test_what_no_card_can_show_is_refused() -> None:
     assert whole.bytes == 80 * GIB
     with pytest.raises(DsgenError, match=r"the GPU has 80\.0"):
         observe(question, {"reserved": 90 * GIB})
-    with pytest.raises(DsgenError, match="it must be one of allocated, reserved, nvidia-smi"):
+    with pytest.raises(DsgenError, match="it must be one of allocated, reserved, nvidia-smi, host"):
         observe(question, {"used": 50 * GIB})
     with pytest.raises(DsgenError, match="allocated is a part of reserved"):
         observe(question, {"reserved": 50 * GIB, "allocated": 60 * GIB})
@@ -180,3 +180,102 @@ def test_the_command_shows_it_as_text_and_json() -> None:
     assert all(len(line) <= 80 for line in shown.out.splitlines())
     assert [one["reading"] for one in data["observations"]] == ["allocated", "reserved"]
     assert data["observations"][0]["others"][0]["words"] == "ZeRO-1"
+
+
+def pieces(**readings: int) -> Any:
+    told = {name.replace("_", "-"): size for name, size in readings.items()}
+    return {one.piece: one for one in dsgen.memory(JOB, observed=told).differences}
+
+
+def test_the_pieces_of_a_run_add_up_to_what_was_read_and_to_what_is_predicted() -> None:
+    gpu = dsgen.memory(JOB).memory.gpu
+    made = pieces(allocated=58 * GIB, reserved=62 * GIB, nvidia_smi=64 * GIB)
+
+    tensors, holes, outside = made.values()
+    assert [one.bytes for one in made.values()] == [58 * GIB, 4 * GIB, 2 * GIB]
+    assert sum(one.expected.bytes for one in made.values()) == gpu.shown.bytes
+    assert sum(tensors.parts.values()) == gpu.allocated_bytes
+    assert set(gpu.parts) <= set(tensors.parts)
+    assert sum(holes.parts.values()) == gpu.reserved_bytes - gpu.allocated_bytes
+    assert sum(outside.parts.values()) == gpu.overhead_bytes - gpu.workspace_bytes
+
+
+def test_one_reading_alone_has_the_parts_of_all_below_it() -> None:
+    gpu = dsgen.memory(JOB).memory.gpu
+    (whole,) = pieces(nvidia_smi=64 * GIB).values()
+    assert sum(whole.parts.values()) == whole.expected.bytes == gpu.shown.bytes
+
+
+@pytest.mark.parametrize("part", ["optimizer states", "weights", "activations"])
+def test_a_part_that_is_held_once_more_or_not_at_all_is_a_candidate(part: str) -> None:
+    gpu = dsgen.memory(JOB).memory.gpu
+    for size in (gpu.allocated_bytes + gpu.parts[part], gpu.allocated_bytes - gpu.parts[part]):
+        if size > gpu.limit_bytes:
+            continue
+        (tensors,) = pieces(allocated=size).values()
+        assert tensors.candidates[0].part == part
+        assert tensors.candidates[0].bytes == gpu.parts[part]
+
+
+def test_a_candidate_brings_its_piece_into_the_interval_and_is_about_as_large() -> None:
+    for size in (40 * GIB, 50 * GIB, 64 * GIB, 70 * GIB, 77 * GIB):
+        (tensors,) = pieces(allocated=size).values()
+        for one in tensors.candidates:
+            left = size - one.bytes if tensors.beyond > 0 else size + one.bytes
+            assert tensors.expected.low <= left <= tensors.expected.high
+            assert 0.5 < one.bytes / abs(tensors.beyond) < 2
+    (agrees,) = pieces(allocated=dsgen.memory(JOB).memory.gpu.allocated_bytes).values()
+    assert agrees.candidates == ()
+
+
+def test_holes_and_other_processes_are_candidates_of_any_size() -> None:
+    gpu = dsgen.memory(JOB).memory.gpu
+    made = pieces(allocated=gpu.allocated_bytes, reserved=gpu.reserved.high + 2 * GIB, nvidia_smi=79 * GIB)
+    _, holes, outside = made.values()
+    assert [(one.part, one.bytes) for one in holes.candidates] == [("held free by torch's allocator", None)]
+    assert [(one.part, one.bytes) for one in outside.candidates] == [("other processes", None)]
+
+
+def test_a_nodes_ram_is_compared_with_what_is_predicted_of_it() -> None:
+    ram = dsgen.memory(JOB).memory.host
+    (found,) = told(host=ram.needed_bytes)
+    assert found.within
+    assert found.expected.bytes == ram.needed_bytes
+
+    (found,) = told(host=8 * GIB)
+    assert [other.words for other in found.others] == ["RAM that was read behind the load"]
+    (piece,) = pieces(host=8 * GIB).values()
+    assert piece.candidates[0].part == "weights"
+    with pytest.raises(DsgenError, match=r"a node has 2,048"):
+        told(host=4000 * GIB)
+
+
+def test_a_save_explains_ram_that_training_does_not_take() -> None:
+    small = {**JOB, "zero_stage": 3, "zero_init": True}
+    footprint = dsgen.memory(small)
+    (save,) = (one for one in footprint.later if one.noun == "saving")
+    assert save.host.high_bytes > 1.1 * footprint.memory.host.high_bytes
+    (seen,) = dsgen.memory(small, observed={"host": save.host.high_bytes}).observations
+    assert "a save" in [other.words for other in seen.others]
+
+
+def test_the_pieces_are_in_text_page_and_json() -> None:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in JOB.items()]
+    readings = ("allocated=66GiB", "reserved=75GiB", "nvidia-smi=78GiB", "host=136GiB")
+    command = ["memory", *options, *(word for one in readings for word in ("--observed", one))]
+    shown = " ".join(run(*command).out.split())
+    data = json.loads(run(*command, "--format", "json").out)["differences"]
+
+    assert "outside torch (context, NCCL, other processes): 3.0 GiB (nvidia-smi less reserved), predicted" in shown
+    assert "tensors, 7.3 GiB more, candidates by size alone: optimizer states 7.5" in shown
+    assert "your run: host 136 GiB" in shown
+    assert [(one["from"], one["to"]) for one in data] == [
+        (None, "allocated"),
+        ("allocated", "reserved"),
+        ("reserved", "nvidia-smi"),
+        (None, "host"),
+    ]
+    assert data[0]["candidates"][0]["part"] == "optimizer states"
+    assert data[0]["more_bytes"] == data[0]["bytes"] - data[0]["expected_bytes"]
+    page = run(*command, "--format", "html").out
+    assert "candidates by size alone" in page

@@ -163,7 +163,7 @@ def test_json_has_the_shared_shape_and_the_answers(run: Run) -> None:
     assert (code, err) == (0, "")
     shared = ["verdict", "gpu", "host", "nvme", "phases", "card"]
     more = ["question", "alternatives", "counterfactuals", "loading", "warnings", "evaluation", "checkpoints"]
-    more += ["saved", "conversions", "unconverted", "later", "headroom", "observations"]
+    more += ["saved", "conversions", "unconverted", "later", "headroom", "observations", "differences"]
     assert list(found) == [*shared, *more]
     assert found["verdict"] == "fits"
     assert sum(found["gpu"]["parts"].values()) == found["gpu"]["peak_bytes"]

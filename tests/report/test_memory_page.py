@@ -14,7 +14,7 @@ from dsgen.memory.card_numbers import card
 from dsgen.report import footprints, memory, memory_page, memory_words
 from dsgen.report.bars import card_line, room_line, said
 from dsgen.report.headroom import headroom_line, verdict_line
-from dsgen.shapes.makers import NVIDIA
+from dsgen.report.observed import observed_lines
 from dsgen.shapes.units import gib
 
 SAID = {"hw": "a100-80g", "gpus": 8, "model": "7b", "zero_stage": 2, "micro_batch": 1, "loading": "fp32"}
@@ -32,7 +32,7 @@ def footprint(request: Any) -> Any:
 
 def test_the_page_says_each_line_that_the_text_says(footprint: Any) -> None:
     shown, text = words(memory_page.html(footprint)), " ".join(memory.text(footprint, 500).split())
-    told = [*memory_words.warnings(footprint), *memory_words.observed(footprint.observations, NVIDIA)]
+    told = [*memory_words.warnings(footprint), *observed_lines(footprint)]
     told += [answer for _, answer in memory_words.answers(footprint)]
     assert len(told) > 6
     for line in told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.config_questions import ask_config, given, question
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
+from dsgen.asking.memory_questions.differences import LikePart, ReadPiece
 from dsgen.asking.memory_questions.footprints import Footprint, answer
 from dsgen.asking.memory_questions.loaders import BY_PROGRAM, evaluating_as_rendered, for_program, under_zero_init
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
@@ -25,9 +26,11 @@ __all__ = [
     "Counterfactuals",
     "Failure",
     "Footprint",
+    "LikePart",
     "Observation",
     "OtherRun",
     "Question",
+    "ReadPiece",
     "Said",
     "alternatives",
     "answer",

@@ -9,7 +9,8 @@ import attrs
 
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, counterfactuals
-from dsgen.asking.memory_questions.observations import Observation, observe
+from dsgen.asking.memory_questions.differences import ReadPiece
+from dsgen.asking.memory_questions.observations import Observation, compare
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.asking.memory_questions.scenario_questions import REFUSED_BATCH
 from dsgen.memory import MemoryEstimate, Verdict, estimate
@@ -36,6 +37,7 @@ class Footprint:
         alternatives: Every stage and offload with all else equal.
         counterfactuals: The smallest changes that matter.
         observations: What a person read of such a run, each beside what is predicted.
+        differences: The pieces between these readings, each beside its predicted parts.
         evaluation: A batch of the size that is said, or the Trainer's default; None where it is not counted.
         most_evaluated: The most sequences of such a batch that surely fit; None where it is not counted.
         later: What comes between the steps, against a GPU and a node: that evaluation, a save, and going on from it.
@@ -49,6 +51,7 @@ class Footprint:
     alternatives: tuple[Alternative, ...] = attrs.field(repr=False)
     counterfactuals: Counterfactuals = attrs.field(repr=False)
     observations: tuple[Observation, ...] = attrs.field(default=(), repr=False)
+    differences: tuple[ReadPiece, ...] = attrs.field(default=(), repr=False)
     evaluation: Evaluation | None = attrs.field(default=None, repr=False)
     most_evaluated: int | None = None
     later: tuple[Later, ...] = attrs.field(default=(), repr=False)
@@ -75,19 +78,22 @@ def answer(
     Args:
         question: The job and its strategy.
         every: Alternatives with and without activation checkpointing.
-        observed: allocated, reserved or nvidia-smi -> bytes that a person read of the fullest GPU, or "61.2GiB".
+        observed: allocated, reserved or nvidia-smi -> bytes that a person read of the fullest GPU, host -> those of a
+            node's RAM; or "61.2GiB".
 
     Raises:
         DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.
     """
     evaluated = evaluation(question.job, question.strategy, question.evaluated, question.kept)
+    observations, pieces = compare(question, observed)
     question = attrs.evolve(question, notes=(*_with_refusal(question), *_uncounted(question)))
     return Footprint(
         question=question,
         memory=placed(estimate(question.job, question.strategy)),
         alternatives=alternatives(question, every),
         counterfactuals=counterfactuals(question),
-        observations=observe(question, observed),
+        observations=observations,
+        differences=pieces,
         evaluation=evaluated,
         most_evaluated=most_sequences(question.job, question.strategy),
         later=later(question.job, question.strategy, evaluated, question.evaluated, question.generated),

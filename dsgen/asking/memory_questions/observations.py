@@ -10,25 +10,29 @@ from typing import Any
 import attrs
 
 from dsgen.asking.memory_questions.alternatives import places
+from dsgen.asking.memory_questions.differences import HOST, OF_GPU, ReadPiece, differences
 from dsgen.asking.memory_questions.questions import Question, strategy_of
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place, Verdict, estimate
 from dsgen.memory.card_numbers import card
+from dsgen.memory.estimates import ERROR
 from dsgen.memory.later import later
 from dsgen.memory.reserved import ReservedBytes, Reserving
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.makers import NVIDIA, maker_of
+from dsgen.shapes.profiles import Hardware
 from dsgen.shapes.units import BYTES, gib, parse
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["READINGS", "Observation", "OtherRun", "observe", "observed"]
+__all__ = ["READINGS", "Observation", "OtherRun", "compare", "observe", "observed"]
 
 # What a person reads -> from where.
 READINGS = {
     "allocated": "torch.cuda.max_memory_allocated",
     "reserved": "torch.cuda.max_memory_reserved",
     "nvidia-smi": "nvidia-smi",
+    "host": "what the processes of a node hold of its RAM, as used in free",
 }
 _TOOLS = ("amd-smi", "hl-smi", "rocm-smi")  # of other makers: they read the same
 MIB = 2**20
@@ -40,6 +44,7 @@ _MOST_RUNS = 4
 # Times the length, and times the micro-batch: our choice of what is taken for another (halves, doubles); a factor
 # between them is told where its interval reaches there.
 _LONGER = (0.5, 2.0, 4.0)
+_IN_RAM = {"saving": "a save", "resuming": "a resume"}  # what comes between steps -> as a person names it
 _OLD_ALLOCATOR = "torch's default settings of the allocator"
 
 
@@ -68,7 +73,7 @@ class Observation:
     """One number that a person read.
 
     Attributes:
-        reading: allocated, reserved or nvidia-smi.
+        reading: allocated, reserved, nvidia-smi or host.
         bytes: What was read.
         expected: What is predicted of the same number, with its interval.
         others: Runs that would explain this number and every other that was read, the nearest first; none where it
@@ -144,32 +149,45 @@ def _size(name: str, given: object) -> int:
 
 
 def observe(question: Question, readings: Mapping[str, int | str]) -> tuple[Observation, ...]:
-    """Each reading of a run beside what is predicted of it.
+    """Each reading of a run beside what is predicted of it: `compare` without the pieces.
+
+    Raises:
+        DsgenError: As `compare`.
+    """
+    return compare(question, readings)[0]
+
+
+def compare(
+    question: Question, readings: Mapping[str, int | str]
+) -> tuple[tuple[Observation, ...], tuple[ReadPiece, ...]]:
+    """Each reading of a run beside what is predicted of it, and the pieces between them beside their parts.
 
     Args:
         question: What ran, as a person says it.
-        readings: Reading -> bytes of the fullest GPU, or a size as people write it.
+        readings: Reading -> bytes of the fullest GPU, of host those of a node, or a size as people write it.
 
     Raises:
-        DsgenError: No such reading, no size, one beyond the card, or torch allocated more than it reserved.
+        DsgenError: No such reading, no size, one beyond the card or the node, or torch allocated more than it reserved.
     """
     if not readings:
-        return ()
+        return (), ()
     memory = estimate(question.job, question.strategy)
-    sizes = _checked(readings, question.job.hardware.gpu_memory_bytes)
+    sizes = _checked(readings, question.job.hardware)
     expected = {reading: _expected(memory, reading) for reading in sizes}
+    pieces = differences(memory, sizes, expected)
     plain = [Observation(reading=name, bytes=size, expected=expected[name]) for name, size in sizes.items()]
     if all(one.within for one in plain):
-        return tuple(plain)
+        return tuple(plain), pieces
     near = _explaining(question, memory, sizes)
-    return tuple(one if one.within else attrs.evolve(one, others=_runs_of(one.reading, near)) for one in plain)
+    seen = (one if one.within else attrs.evolve(one, others=_runs_of(one.reading, near)) for one in plain)
+    return tuple(seen), pieces
 
 
 def _runs_of(reading: str, near: list[_Explaining]) -> tuple[OtherRun, ...]:
     return tuple(OtherRun(options, words, expected[reading]) for options, words, expected in near)
 
 
-def _checked(readings: Mapping[str, int | str], sold: int) -> dict[str, int]:
+def _checked(readings: Mapping[str, int | str], hardware: Hardware) -> dict[str, int]:
     """The readings in bytes; nvidia-smi shows what torch cannot have too."""
     sizes: dict[str, int] = {}
     for said, given in readings.items():
@@ -179,14 +197,17 @@ def _checked(readings: Mapping[str, int | str], sold: int) -> dict[str, int]:
                 f"observed has {reading!r}", must=f"it must be one of {', '.join(READINGS)}", code="bad-value"
             )
         sizes[reading] = size = _size(f"observed {said}", given)
-        if size > sold:
+        there, whose, option = hardware.gpu_memory_bytes, "the GPU", "It is of one GPU. Another card: --hw."
+        if reading == HOST:
+            there, whose, option = hardware.host_memory_bytes, "a node", "It is of one node. Another: --host-memory."
+        if size > there:
             raise mistake(
                 f"--observed {said} is {gib(size)} GiB",
-                must=f"the GPU has {gib(sold)}",
-                todo="It is of one GPU. Another card: --hw.",
+                must=f"{whose} has {gib(there)}",
+                todo=option,
                 code="contradiction",
             )
-    told = [(reading, sizes[reading]) for reading in READINGS if reading in sizes]
+    told = [(reading, sizes[reading]) for reading in OF_GPU if reading in sizes]
     for (less, small), (more, large) in itertools.pairwise(told):
         if small > large:
             raise mistake(
@@ -199,6 +220,9 @@ def _checked(readings: Mapping[str, int | str], sold: int) -> dict[str, int]:
 
 def _expected(memory: MemoryEstimate, reading: str) -> ReservedBytes:
     """What is predicted of a reading. What is allocated has no holes, and lies as far above as it may lie below."""
+    if reading == HOST:  # what a process holds beside its tensors is the most that was seen: it may be less
+        ram = memory.host
+        return ReservedBytes(ram.needed_bytes, int(ram.low_bytes * (1 - ERROR)), int(ram.high_bytes * (1 + ERROR)))
     gpu = memory.gpu
     read = card(gpu)
     if reading == "reserved":
@@ -244,12 +268,24 @@ def _shared(memory: MemoryEstimate, sizes: Mapping[str, int]) -> list[_Explainin
 
 
 def _evaluating(question: Question, memory: MemoryEstimate) -> Iterator[_Other]:
-    """The same run with an evaluation of the Trainer's default size, where that takes more than the steps."""
+    """The same run with what comes between its steps: an evaluation of the Trainer's default size that takes more of
+    the GPU than they, a save or a resume that takes more of the RAM; or with that read when the load was over."""
+    trains = max((phase.host for phase in memory.phases if phase.step), key=_sum, default=memory.host.parts)
+    if (held := _sum(trains)) < memory.host.peak_bytes:
+        over = memory.host.overhead_bytes
+        there = memory.host._replace(peak_bytes=held, low_bytes=held, high_bytes=held + over, parts=trains)
+        yield {}, "RAM that was read behind the load", partial(_expected, attrs.evolve(memory, host=there))
     for one in later(question.job, question.strategy):
         if one.noun == "evaluation" and one.gpu.peak_bytes > memory.gpu.peak_bytes:
             evaluated = attrs.evolve(memory, gpu=_beside(memory.gpu, one.gpu))
             if evaluated.gpu.verdict is not Verdict.DOES_NOT_FIT:
                 yield {}, f"an {one.phase.phase.replace('evaluate', 'evaluation of')}", partial(_expected, evaluated)
+        elif one.noun in _IN_RAM and memory.host.high_bytes < one.host.high_bytes <= one.host.limit_bytes:
+            yield {}, _IN_RAM[one.noun], partial(_expected, attrs.evolve(memory, host=one.host))
+
+
+def _sum(parts: Mapping[str, int]) -> int:
+    return sum(parts.values())
 
 
 def _beside(trained: Place, evaluated: Place) -> Place:
