@@ -288,6 +288,7 @@ def simulate(
     alloc_conf: str = "",
     empty_cache_steps: int | None = None,
     evaluation: int | None = None,
+    kept: int | None = None,
     checkpoint: bool = False,
     force: bool = False,
     python: str | None = None,
@@ -312,6 +313,7 @@ def simulate(
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         alloc_conf, empty_cache_steps: PYTORCH_CUDA_ALLOC_CONF, and the Trainer's torch_empty_cache_steps.
         evaluation: Sequences that are evaluated at a time after every step; none by default.
+        kept: Batches of it whose logits stay on the GPU; by default the loss alone is kept.
         checkpoint: Behind the last step a checkpoint is saved, and another engine goes on from it.
         force: Run with versions that were not tested.
         python: Interpreter that has torch, deepspeed and transformers; by default this one.
@@ -323,7 +325,8 @@ def simulate(
     from dsgen import simulating
 
     run = simulating.Options(
-        alloc_conf=alloc_conf, empty_cache_steps=empty_cache_steps, evaluation=evaluation, checkpoint=checkpoint,
+        alloc_conf=alloc_conf, empty_cache_steps=empty_cache_steps, evaluation=evaluation, kept=kept,
+        checkpoint=checkpoint,
         rank=rank, steps=steps, seq_len=seq_len, target_len=target_len, attention=attention, dtype=dtype, force=force,
         mean_len=mean_len, packing=packing,
         checkpointing=checkpointing, method=method, lora_rank=lora_rank, lora_dropout=lora_dropout,

@@ -116,6 +116,9 @@ _OTHERS: dict[str, tuple[str, ...]] = {
 # Options of other commands of ours -> the way round for one that has none such.
 _ELSEWHERE = {
     "args": "dsgen adopt ds_config.json --args FILE -o scenario.yaml writes the scenario that it takes",
+    "generate": "dsgen memory --generate TOKENS counts it, and no other command does",
+    "eval-keep": "dsgen memory and dsgen simulate have it",
+    "eval-batch": "dsgen memory and dsgen simulate have it",
     "observed": "dsgen memory --observed KIND=SIZE compares with what a run took",
 }
 _OUTPUTS = ("o", "out", "output", "output-file")  # of a command that writes no file

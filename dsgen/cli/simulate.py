@@ -14,30 +14,16 @@ import click
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
 from dsgen.cli.options import gpus_from, idle, scenario_from, scenario_options
+from dsgen.cli.simulated_config import from_file, network_from
 from dsgen.cli.terminal import emit
 from dsgen.documents.writing import ensure_apart, ensure_writable, write_atomically
-from dsgen.jobs.contradictions import ADAPTERS
 
 if TYPE_CHECKING:
-    from dsgen.linting.sources import Source
     from dsgen.simulating import Options, Request, Simulation
 
 __all__ = ["command"]
 
-_OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
-# What a config of one's own leaves to say; the rest describes a scenario, which is planned.
-_WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "packing",
-                "micro_batch", "accumulation", "precision", "checkpointing", "reentrant", "activation_offloading",
-                "method",
-                "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings", "lora_fp32",
-                "double_quantization", "kbit_fp32", "zero_init", "foreach", "attention", "chunked_loss", "launcher",
-                "liger_kernels", "gpu_memory", "gpu_memory_used", "host_memory")  # fmt: skip
-_AS_SAID = ("seq_len", "target_len", "mean_len", "packing", "activation_offloading", "method", "lora_rank",
-            "lora_dropout", "lora_train_embeddings", "lora_fp32", "double_quantization", "kbit_fp32", "zero_init",
-            "foreach", "attention", "chunked_loss")  # fmt: skip
-_MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
-_WHOLE = 3  # the stage of zero.Init
 _OPENED = {"trace": "; open it in ui.perfetto.dev or chrome://tracing", "html": "; open it in a browser"}
 _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
 
@@ -63,6 +49,9 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
 @click.option("--empty-cache-steps", type=click.IntRange(1), metavar="N", help="The Trainer's torch_empty_cache_steps.")
 @click.option(
     "--eval-batch", "evaluation", type=click.IntRange(1), metavar="N", help="Evaluate N sequences after every step."
+)
+@click.option(
+    "--eval-keep", "kept", type=click.IntRange(1), metavar="N", help="Batches of it whose logits stay on the GPU."
 )
 @click.option("--checkpoint", is_flag=True, help="Save a checkpoint behind the last step, and resume from it.")
 @click.option(
@@ -115,7 +104,11 @@ def command(
     if output is not None:
         ensure_apart(output, (scenario, config, *options.values()))
     others = _networks(what_if, options)
-    request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
+    request = (
+        from_file(config, scenario, _options(options), options)
+        if config is not None
+        else _from_scenario(scenario, options)
+    )
     if output is not None:
         ensure_writable(output)
     if every and form != "text":
@@ -193,7 +186,7 @@ def _networks(said: str | None, options: dict[str, Any]) -> dict[str, Any]:
             ),
             code="bad-value",
         )
-    return {name: _network({**options, "network": name}) for name in listed}
+    return {name: network_from({**options, "network": name}) for name in listed}
 
 
 def _check_what_if(request: Request, others: dict[str, Any]) -> None:
@@ -215,7 +208,7 @@ def _options(options: dict[str, Any], **more: Any) -> Options:
     """The options that are the run's own, taken out of all."""
     from dsgen.simulating import Options
 
-    names = ("rank", "steps", "dtype", "alloc_conf", "empty_cache_steps", "evaluation", "checkpoint", "force")
+    names = ("rank", "steps", "dtype", "alloc_conf", "empty_cache_steps", "evaluation", "kept", "checkpoint", "force")
     return Options(**{name: options.pop(name) for name in names}, **more)
 
 
@@ -254,118 +247,6 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
         todo = f"\n  {short.todo}" if short.todo else ""
         click.echo(f"warning: {short.what}; simulated all the same{todo}", err=True)
     return simulating.from_rendered(render(planned), run)
-
-
-def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Request:
-    """A config of one's own: the options say what it does not."""
-    import attrs
-
-    from dsgen import simulating
-    from dsgen.linting import config_reader
-    from dsgen.shapes.errors import mistake
-    from dsgen.shapes.profiles import Model
-
-    run = _options(options)
-    world_size, per_node, target = (options.pop(name) for name in ("world_size", "gpus_per_node", "target"))
-    too_many = [name for name, value in options.items() if value not in (None, ()) and name not in _WITH_CONFIG]
-    if scenario is not None or too_many:
-        option = f"--{_OPTION.get(too_many[0], too_many[0].replace('_', '-'))}" if too_many else scenario
-        raise mistake(
-            f"--config takes a config as it is, and {option} describes a scenario",
-            must="simulate takes one of the two",
-            todo="Drop one of them.",
-            code="contradiction",
-        )
-    fields = _fields(gpus_from(options, world_size))
-    wished = {name: fields.get(name) for name in _WITH_CONFIG}
-    if wished["method"] in (None, "full"):
-        for name in ADAPTERS:
-            if wished[name] is not None:
-                idle(f"--{name.replace('_', '-')}", "without --method lora or qlora there are no adapters")
-    if options["model"] is None:
-        raise mistake(
-            "--config needs a model", todo="Name one: --model 7b, or the path of its config.json.", code="missing"
-        )
-    source = config_reader.read(config, target=target)
-    world = world_size or wished["gpus"] or source.world_size
-    if world is None:
-        raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.", code="missing")
-    if wished["nodes"] and isinstance(wished["nodes"], int) and isinstance(world, int):
-        per_node = per_node or -(-world // wished["nodes"])
-    if wished["zero_init"] is None and (told := _of_zero_init(source)):
-        click.echo(f"warning: {told}", err=True)
-    hardware = _hardware(options, wished)
-    targets = wished["lora_targets"]
-    said: dict[str, Any] = {name: wished[name] for name in _AS_SAID}
-    request = simulating.from_config(
-        dict(source.document.config),
-        model=options["model"],
-        world_size=world,
-        gpus_per_node=per_node,
-        hardware=hardware,
-        network=_network(options),
-        target=source.target,
-        micro_batch=wished["micro_batch"],
-        accumulation=wished["accumulation"],
-        precision=wished["precision"] if wished["precision"] != "auto" else None,
-        options=attrs.evolve(
-            run,
-            **said,
-            checkpointing=wished["checkpointing"] if wished["checkpointing"] != "auto" else None,
-            reentrant=bool(wished["reentrant"]),
-            lora_targets=tuple(targets) if targets else None,
-            liger_kernels=attrs.fields_dict(Model)["liger_kernels"].metadata["choices"][-1]
-            if wished["liger_kernels"]
-            else "",
-        ),
-        title=config,
-    )
-    return attrs.evolve(request, launcher=wished["launcher"] or request.launcher)
-
-
-def _of_zero_init(source: Source) -> str | None:
-    """What a person should know of the zero3_init_flag in a file: the engine runs with the newest Accelerate."""
-    from dsgen.asking.memory_questions import under_zero_init
-    from dsgen.deepspeed.keys import lookup
-    from dsgen.linting.statements import ZERO_INIT
-    from dsgen.shapes.profiles import Training
-
-    whole = lookup(source.document.config, "zero_optimization.stage")[1] == _WHOLE
-    return under_zero_init(Training(), source.beside.get(ZERO_INIT))[1] if whole else None
-
-
-def _fields(options: dict[str, Any]) -> dict[str, Any]:
-    """The options as values, as a scenario reads them."""
-    return {name: setting.value for name, setting in scenario_from(None, dict(options)).fields.items()}
-
-
-def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:
-    """What there is, where the options say it."""
-    import attrs
-
-    from dsgen import simulating
-    from dsgen.jobs.scenarios import layers
-
-    if options["hardware"] is None and wished["gpu_memory"] is None:
-        return None
-    said = scenario_from(None, dict(options))
-    kept = {name: setting for name, setting in said.fields.items() if name in _MEMORIES}
-    alone = attrs.evolve(said, profiles={"hardware": said.profiles["hardware"]}, fields=kept, files=(), sets=())
-    return simulating.hardware_of(layers(alone))
-
-
-def _network(options: dict[str, Any]) -> Any:
-    """What joins the nodes, where an option says it."""
-    import attrs
-
-    from dsgen import simulating
-    from dsgen.jobs.scenarios import layers
-
-    if options["network"] is None:
-        return None
-    said = scenario_from(None, dict(options))
-    alone = attrs.evolve(said, profiles={"network": said.profiles["network"]}, fields={}, files=(), sets=())
-    return simulating.network_of(layers(alone))
 
 
 @contextlib.contextmanager

@@ -41,7 +41,8 @@ TRAINER_SEQUENCES = 8  # per_device_eval_batch_size, its default in TrainingArgu
 HALF = 2  # bytes of an element in 16 bits
 INDEX = 8  # bytes of an int64 token id, which is its own label
 KEPT, CACHE, LOGITS = "kept logits", "keys and values", "logits and loss"
-_MEANWHILE = (LOGITS, "activations", "inputs", "gathered parameters")  # of a batch, and gone behind it
+GATHERED = "gathered parameters"
+_MEANWHILE = (LOGITS, "activations", "inputs", GATHERED)  # of a batch, and gone behind it
 MOST = 1024  # sequences; more are not looked for: our choice, which ends a search
 
 
@@ -78,13 +79,16 @@ def evaluation(job: Job, strategy: Strategy, sequences: int = TRAINER_SEQUENCES,
     """
     if not (sequences and evaluates(job.model)):
         return None
-    moments, left = _moments_of(job, strategy, sequences)
+    moments, gathered, left = _moments_of(job, strategy, sequences)
     top = max(moments, key=lambda one: one.total(sequences))
     parts = {name: fixed + each * sequences for name, (fixed, each) in top.parts.items()}
     if kept:
         each = kept_bytes(job, strategy, sequences)
-        there = {name: size for name, size in parts.items() if name not in _MEANWHILE}
-        behind = {**there, KEPT: (2 * kept if kept > 1 else 1) * each}  # those of before, the last, and both in one
+        there = {name: size for name, size in parts.items() if name not in _MEANWHILE} | {GATHERED: gathered}
+        if kept > 1:
+            behind = there | {KEPT: 2 * kept * each}  # those of before, the last, and both in one
+        else:  # those of this rank are there until it has those of all
+            behind = there | {KEPT: each, LOGITS: each // job.world if job.world > 1 else 0}
         parts = max(parts | {KEPT: (kept - 1) * each}, behind, key=lambda one: sum(one.values()))
     return _evaluated(job, strategy, sequences, parts, left)
 
@@ -148,7 +152,7 @@ def _fits(job: Job, strategy: Strategy, sequences: int, gpu: Room) -> bool:
     return gpu.high(peak, False, widened(job, strategy, strategy.buffers)[1]) <= gpu.limit
 
 
-def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Moment, ...], int]:
+def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Moment, ...], int, int]:
     if job.training.chunked_loss and not evaluates_in_chunks(job.training):
         job = attrs.evolve(job, training=attrs.evolve(job.training, chunked_loss=False))
     single = sequences == 1 and tells(job, strategy.tp)
@@ -156,8 +160,9 @@ def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Mom
 
 
 @functools.lru_cache(maxsize=256)
-def _moments(asked: Asked, layout: Plain, buffers: Buffers) -> tuple[tuple[Moment, ...], int]:
-    """Those that can be the highest, between two steps of training; and what they leave for the next one."""
+def _moments(asked: Asked, layout: Plain, buffers: Buffers) -> tuple[tuple[Moment, ...], int, int]:
+    """Those that can be the highest, between two steps of training; what is gathered behind a batch, and what they
+    leave for the next step."""
     held = states(asked, layout, buffers)
     run = Run(
         asked.model,
@@ -175,8 +180,8 @@ def _moments(asked: Asked, layout: Plain, buffers: Buffers) -> tuple[tuple[Momen
     there = through_training(layout, held)
     if held.copies:  # of what is released on the way hpZ's are made anew, of all of it at most
         there = copied(there, held.copies, True)[1]
-    alive_then, left = without_gradients(run, buffers, held.among == 1, here, free)
+    alive_then, gathered, left = without_gradients(run, buffers, held.among == 1, here, free)
     moments = (
         moment("evaluate", there, grads, bucket, 0, live, alive, INDEX * asked.seq_len) for alive, live, _ in alive_then
     )
-    return tuple(highest(moments)), left
+    return tuple(highest(moments)), gathered, left

@@ -24,10 +24,12 @@ class ForwardOnly(NamedTuple):
 
     Attributes:
         gathered: At the places of a forward, in the highest of several passes.
+        behind: When the forward is over, in the highest of them.
         left: That the next pass of training has more than any other one where logits and loss are made.
     """
 
     gathered: Gathered
+    behind: int
     left: int
 
 
@@ -47,10 +49,12 @@ def forward_only(step: Step, limits: tuple[int, int, int, int], alone: bool) -> 
     held: frozenset[int] = frozenset()
     seen: set[frozenset[int]] = set()
     places: dict[Where, int] = {}
+    behind = 0
     for _ in range(PASSES):
         walk = uses.run(*limits[1:], alone, decided=usual.released, held=held, until=until)
         for place, elements in _places(step, walk).items():
             places[place] = max(elements, places.get(place, 0))
+        behind = max([behind, *walk.rests[:until][-1:]])
         held = _left(uses, walk, held)
         if held in seen:
             break
@@ -58,7 +62,7 @@ def forward_only(step: Step, limits: tuple[int, int, int, int], alone: bool) -> 
     after = uses.run(*limits[1:], alone, decided=usual.released, held=held)
     rows = zip(steps, after.peaks, usual.peaks, strict=True)
     left = max((more - one for event, more, one in rows if event.block == AFTER), default=0)
-    return ForwardOnly(Gathered(places, {}, 0, {}, {}, {}, {}), left)
+    return ForwardOnly(Gathered(places, {}, 0, {}, {}, {}, {}), behind, left)
 
 
 def _left(uses: TensorUses, walk: Walked, held: frozenset[int]) -> frozenset[int]:

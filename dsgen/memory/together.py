@@ -119,13 +119,14 @@ def together(
 
 def without_gradients(
     run: Run, buffers: Buffers, alone: bool, here: bool, free: bool = False
-) -> tuple[tuple[Alive, ...], int]:
+) -> tuple[tuple[Alive, ...], int, int]:
     """The moments of forwards under torch.no_grad that can be their highest, with the bytes gathered then.
 
     Arguments are as for `together`.
 
     Returns:
-        The moments, and the bytes that training has gathered more in the pass that follows.
+        The moments, the bytes that are gathered when a forward is over, and those that training has gathered more in
+        the pass that follows.
     """
     training = run.training
     ways = (training.method, run.checkpointing, training.chunked_loss, training.lora_rank, training.lora_targets)
@@ -134,14 +135,15 @@ def without_gradients(
     on = execution(run.model, run.precision, training.attention, run.seq_len, run.tp, *ways, *rest)
     moments = inference(on, run.told)
     if not run.told:
-        return tuple((alive, 0, 0) for alive in moments), 0
+        return tuple((alive, 0, 0) for alive in moments), 0, 0
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
     there = _beside(run, (*limits, alone, alone and here, False, 0, free))[0]
     blocks = tuple(blocks._replace(kept=(0, 0)) for blocks in there.active.blocks)
     only = forward_only(run.step(free), limits, alone)
     there = there._replace(active=there.active._replace(blocks=blocks), gathered=only.gathered)
     layers = sum(run.repeats for run in blocks)
-    return _highest([(alive, live, 0) for alive, live in _among(there, moments, layers, False)]), there.size * only.left
+    highest = _highest([(alive, live, 0) for alive, live in _among(there, moments, layers, False)])
+    return highest, there.size * only.behind, there.size * only.left
 
 
 def offloaded(run: Run) -> tuple[Offloaded, ...]:

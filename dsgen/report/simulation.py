@@ -115,6 +115,7 @@ def _how_run(simulation: Simulation) -> str:
     said += [f"{variable}={run.alloc_conf}"] if run.alloc_conf else []
     said += [f"the cache emptied every {run.empty_cache_steps} steps"] if run.empty_cache_steps else []
     said += [f"evaluation of {run.evaluation} sequence{'s' if run.evaluation > 1 else ''}"] if run.evaluation else []
+    said += [f"logits of {run.kept} batch{'es' if run.kept > 1 else ''} of it kept"] if run.kept else []
     return "".join(f", {words}" for words in said)
 
 

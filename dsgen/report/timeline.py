@@ -26,6 +26,7 @@ COLOURS = {
     "gathered parameters": "#76b7f2",
     "activations": "#d37295",
     "logits and loss": "#edc948",
+    "kept logits": "#bab0ac",
     "inputs": "#9c755f",
     "temporaries": "#a0a7ad",
     "other": "#6b7280",

@@ -10,7 +10,8 @@ from dsgen.jobs.model_configs import hardware_of, network_of
 from dsgen.shapes.errors import mistake
 from dsgen.simulating import answers, child, failures
 from dsgen.simulating.networks import check_network, on_network
-from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Options, Request, from_config, from_rendered
+from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Request, from_config, from_rendered
+from dsgen.simulating.run_options import Options
 from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
 from dsgen.simulating.timelines import (
     ALIKE,

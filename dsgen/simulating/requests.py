@@ -26,20 +26,20 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware, Network, Training
 from dsgen.simulating.adopted_autos import filled_in
+from dsgen.simulating.run_options import Options
 from dsgen.simulating.setups import check_counts, left_out, of_config, older_loss, said
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.constraints import refusals
 from dsgen.strategies.strategies import describe
 from dsgen.targets.filling import Filled, fill
 
-__all__ = ["ATTENTION", "CHECKPOINTING", "CHUNKED_AS_LIGER", "DTYPES", "Options", "Request", "from_config",
-           "from_rendered"]  # fmt: skip
+__all__ = ["ATTENTION", "CHECKPOINTING", "CHUNKED_AS_LIGER", "DTYPES", "Request", "from_config", "from_rendered"]
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 ATTENTION = ("flash", "sdpa", "math", "eager")
 CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed": "deepspeed"}
 _METHODS = ("full", "lora", "qlora")
-_MAY_BE_OPEN = ("target_len", "mean_len", "empty_cache_steps", "evaluation")
+_MAY_BE_OPEN = ("target_len", "mean_len", "empty_cache_steps", "evaluation", "kept")
 _OF_4_BITS = ("double_quantization", "kbit_fp32")
 _AS_WISHED = ("lora_dropout", "lora_train_embeddings", "lora_fp32", *_OF_4_BITS, "zero_init", "chunked_loss",
               "activation_offloading", "packing")  # fmt: skip
@@ -52,65 +52,6 @@ _SEQ_LEN, _GPUS_PER_NODE = 4096, 8  # when nobody says: tokens, as everywhere in
 _UNKNOWN_GPU = "generic"  # vendor of what --gpu-memory alone describes
 _LAST_IS_LONGEST = ("the time is that of the last step, whose sequences are the longest; dsgen plan says the mean one",)
 _NO_NETWORK = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)  # of one node
-
-
-@attrs.frozen(kw_only=True)
-class Options:
-    """How the engine is run; None where a config's plan or the model says it.
-
-    Attributes:
-        rank, steps: The rank that is simulated, and its optimizer steps.
-        seq_len, target_len: Tokens per sequence, and per target sequence of a model with an encoder; None: as many.
-        mean_len, packing: As in Training; None: all sequences have `seq_len`, which else is the longest.
-        attention, checkpointing: The attention kernel, one of ATTENTION, and one of CHECKPOINTING.
-        reentrant: That is torch's reentrant kind; of a plan also where its release needs it.
-        activation_offloading: What autograd keeps waits in the node's RAM.
-        method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
-        lora_fp32, double_quantization, kbit_fp32: As in Training.
-        zero_init: At stage 3 the model is made under zero.Init.
-        chunked_loss: The loss never holds all logits.
-        foreach: The AdamW that a program brings is torch's foreach one; None: by the target.
-        older_loss: What an older release of transformers, or of Liger, does with logits; None: as the installed one.
-        liger_kernels: Liger's SwiGLU, norms and RoPE, as Model.liger_kernels; empty: Hugging Face's.
-        own_optimizer: One that the program makes: AdamW8bit; "": the config's own.
-        dtype: Of the weights before initialize: bf16, fp16 or fp32.
-        alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.
-        empty_cache_steps: The Trainer's torch_empty_cache_steps.
-        evaluation: Sequences that are evaluated at a time on a GPU after every step; None: none are.
-        checkpoint: Behind the last step a checkpoint is saved, and another engine goes on from it.
-        force: Run with versions that were not tested, and what is known to be refused.
-    """
-
-    rank: int = 0
-    steps: int = 2
-    seq_len: int | None = None
-    target_len: int | None = None
-    mean_len: int | None = None
-    packing: bool | None = None
-    attention: str | None = None
-    checkpointing: str | None = None
-    reentrant: bool = False
-    activation_offloading: bool | None = None
-    method: str | None = None
-    lora_rank: int | None = None
-    lora_targets: tuple[str, ...] | None = None
-    lora_dropout: float | None = None
-    lora_train_embeddings: bool | None = None
-    lora_fp32: bool | None = None
-    double_quantization: bool | None = None
-    kbit_fp32: str | None = None
-    zero_init: bool | None = None
-    chunked_loss: bool | None = None
-    foreach: bool | None = None
-    older_loss: Mapping[str, Any] | None = None
-    liger_kernels: str = ""
-    own_optimizer: str = ""
-    dtype: str | None = None
-    alloc_conf: str = ""
-    empty_cache_steps: int | None = None
-    evaluation: int | None = None
-    checkpoint: bool = False
-    force: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -183,6 +124,7 @@ class Request:
             "alloc_conf": run.alloc_conf,
             "empty_cache_steps": run.empty_cache_steps,
             "evaluation": run.evaluation,
+            "kept": run.kept,
             "checkpoint": run.checkpoint,
             "time": self.rates is not None,
             "force": run.force,
@@ -359,6 +301,9 @@ def _checked(request: Request) -> Request:
     counts = {"world_size": request.world_size, "gpus_per_node": request.gpus_per_node}
     counts |= {name: getattr(run, name) for name in ("steps", "seq_len", "lora_rank")}
     check_counts(counts | {name: value for name in _MAY_BE_OPEN if (value := getattr(run, name)) is not None})
+    if run.kept and not run.evaluation:
+        must = "logits are kept of an evaluation, and none is said"
+        raise mistake(f"kept is {run.kept}", must=must, todo="Say it: --eval-batch 8.", code="missing")
     if run.packing and (run.attention != "flash" or run.target_len is not None):
         must = "samples are packed where attention is flash, whose kernels stop at borders, and no encoder reads them"
         raise mistake("packing is true", must=must)

@@ -10,7 +10,7 @@ import attrs
 from dsgen.memory import MemoryEstimate, PhaseMemory
 from dsgen.memory.conversions import Afterwards
 from dsgen.shapes.profiles import Hardware
-from dsgen.simulating.requests import Options
+from dsgen.simulating.run_options import Options
 from dsgen.simulating.timelines import Timeline
 from dsgen.targets.filling import Filled
 

@@ -402,3 +402,54 @@ def test_every_format_goes_to_a_file(here: Path, capsys: pytest.CaptureFixture[s
     written = (here / "out").read_text(encoding="utf-8")
     assert written == capsys.readouterr().out
     assert len(written) > 500
+
+
+@pytest.mark.parametrize(
+    ("more", "checkpoints", "words"),
+    [
+        (("--hw", "a100-80g"), True, "with checkpointing, as dsgen memory chooses it where nobody says it"),
+        (("--hw", "b300-288g"), False, "without checkpointing, as dsgen memory chooses it where nobody says it"),
+        ((), False, "without checkpointing: nobody says it"),
+        (("--hw", "a100-80g", "--checkpointing", "none"), False, None),
+        (("--hw", "b300-288g", "--checkpointing", "full"), True, None),
+        (
+            ("--hw", "a100-80g", "--gpus-per-node", "4", "--network", "ib-hdr-200g", "--attention", "math"),
+            True,
+            "with ch",
+        ),
+    ],
+)
+def test_a_config_checkpoints_where_memory_says_that_it_does(
+    here: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], checkpoints: bool, words: str | None
+) -> None:
+    """It ran without, silently, where memory of the same config and options chose to checkpoint."""
+    config = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+    (here / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    basis = ("--config", "ds.json", "--model", "llama-3.1-8b", "--world-size", "8")
+
+    run(*basis, *more, "--python", answering(here))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert asked(here)["checkpointing"] is checkpoints
+    if words is None:
+        assert "nobody says it" not in shown
+    else:
+        assert words in shown
+    if more and "math" not in more:
+        with pytest.raises(SystemExit):
+            main(["memory", *basis, *more, "--format", "json"])
+        assert json.loads(capsys.readouterr().out)["question"]["checkpointing"] is checkpoints
+
+
+def test_kept_logits_are_asked_of_the_engine_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert by_config(here, "--eval-batch", "2", "--eval-keep", "3") == 0
+    assert (asked(here)["evaluation"], asked(here)["kept"]) == (2, 3)
+    assert "evaluation of 2 sequences, logits of 3 batches of it kept" in " ".join(capsys.readouterr().out.split())
+
+    assert by_config(here, "--eval-keep", "3") == 2
+    assert "--eval-batch 8" in capsys.readouterr().err
+
+
+def test_what_is_generated_is_counted_by_memory_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--hw", "a100-80g", "--model", "7b", "--generate", "512") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "No such option '--generate': dsgen memory --generate TOKENS counts it" in said

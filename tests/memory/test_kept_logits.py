@@ -10,7 +10,7 @@ import pytest
 import dsgen
 from dsgen.asking import memory_questions
 from dsgen.memory import Verdict
-from dsgen.memory.evaluating import CACHE, KEPT, LOGITS, cached_bytes, evaluation, generation, kept_bytes
+from dsgen.memory.evaluating import CACHE, GATHERED, KEPT, LOGITS, cached_bytes, evaluation, generation, kept_bytes
 from dsgen.memory.later import later
 from dsgen.planning.planner import Plan
 
@@ -37,10 +37,14 @@ def test_what_is_kept_is_there_twice_while_another_batch_is_put_behind_it() -> N
 
     assert plain is not None
     assert all(one is not None for one in kept.values())
-    assert kept[1] == plain  # in the forward of the only batch nothing is kept yet, and that takes more
+    # Those of this rank are there until it has those of all, and stage 3 keeps weights for a backward that does not come:
+    # the simulated engine has it so to 0.1 % (test_simulator_real.py).
+    assert (kept[1].parts[KEPT], kept[1].parts[LOGITS]) == (each, each // 8)
+    assert kept[1].parts[GATHERED] == kept[8].parts[GATHERED] == 3_986_685_952
     assert kept[8].parts[KEPT] == 16 * each
     assert LOGITS not in kept[8].parts
-    assert kept[8].peak_bytes == sum(kept[8].parts.values()) > kept[2].peak_bytes > plain.peak_bytes
+    assert kept[8].peak_bytes == sum(kept[8].parts.values()) > kept[2].peak_bytes > kept[1].peak_bytes
+    assert kept[1].peak_bytes > plain.peak_bytes
 
 
 def test_a_token_keeps_its_keys_and_values_in_every_layer() -> None:

@@ -89,6 +89,26 @@ def test_an_evaluation_runs_behind_every_step_and_takes_what_the_instant_model_s
 
 
 @pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(("stage", "kept", "sets"), [(2, 4, 8), (3, 4, 8), (3, 1, 1)])
+def test_logits_that_an_evaluation_keeps_are_those_of_all_ranks_twice(stage: int, kept: int, sets: int) -> None:
+    """Those of before, the last, and the tensor that is made of both, beside what stage 3 leaves gathered."""
+    rendered = dsgen.render(
+        {"hw": "a100-80g", "gpus": 8, "model": "qwen2.5-0.5b", "zero_stage": stage, "seq_len": 512, "micro_batch": 1}
+    )
+    job, chosen = rendered.plan.job, rendered.plan.chosen.strategy
+
+    done = dsgen.simulate(rendered, evaluation=2, kept=kept, steps=1)
+
+    (behind,) = [one for one in done.estimate.phases if one.phase == "evaluate"]
+    ours = evaluation(job, chosen, 2, kept)
+    assert ours is not None
+    assert behind.gpu["kept logits"] == ours.parts["kept logits"] == sets * 8 * 2 * 512 * job.model.vocab_size * 2
+    assert ours.peak_bytes == pytest.approx(behind.gpu_bytes, rel=0.001)
+    if stage == 3:
+        assert ours.parts["gathered parameters"] == pytest.approx(behind.gpu["gathered parameters"], rel=0.001)
+
+
+@pytest.mark.usefixtures("served")
 def test_a_config_runs_with_what_the_trainer_fills_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Offloaded states of 2 x 4 bytes and master weights of 4 for each element of a rank's share, on the node."""
     (tmp_path / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")

@@ -101,6 +101,7 @@ STAND_INS: dict[str, dict[str, str]] = {
         "kept": "gradients",
         "older_loss": "logits and loss",
     },
+    "dsgen/engine/simulate/kept_logits.py": {"gathered": "kept logits", "behind": "kept logits"},
     "dsgen/engine/simulate/quantized.py": {"dequantized": "temporaries"},
     "dsgen/engine/simulate/eight_bits.py": {"table": "optimizer states", "moved": "optimizer states"},
 }

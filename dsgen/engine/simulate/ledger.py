@@ -24,6 +24,7 @@ KINDS = (
     "offload buffers",
     "gathered parameters",
     "logits and loss",
+    "kept logits",
     "activations",
     "inputs",
     "temporaries",

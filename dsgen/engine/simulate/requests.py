@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
     "evaluation": None,  # sequences that are evaluated after every step, a forward without gradients; None: none are
+    "kept": None,  # batches of it whose logits stay on the GPU, those of all ranks; None: the loss alone
     "checkpoint": False,  # True: behind the last step a checkpoint is saved, and loaded again
     "every_pass": False,  # True: run also the passes of accumulation that do the same as the one before
     "time": False,  # True: the answer has the program of the last step, from which its time is computed
@@ -75,7 +76,7 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     asked = {**DEFAULTS, **request}
     counts = (
         *_COUNTS,
-        *(name for name in ("target_len", "empty_cache_steps", "evaluation") if asked[name] is not None),
+        *(name for name in ("target_len", "empty_cache_steps", "evaluation", "kept") if asked[name] is not None),
     )
     for name in counts:
         if not _is_count(asked[name]):

@@ -21,6 +21,7 @@ from dsgen.engine.simulate import (
     devices,
     eight_bits,
     holders,
+    kept_logits,
     models,
     passes,
     patches,
@@ -220,17 +221,25 @@ def _imports_bitsandbytes(request: dict[str, Any]) -> bool:
 
 
 def _evaluate(request: dict[str, Any], engine: Any, recorder: Recorder) -> None:
-    """Batches as the Trainer evaluates them: forward with labels, of which the loss is kept."""
+    """Batches as the Trainer evaluates them: forward with labels, of which the loss is kept, and maybe the logits."""
     engine.eval()
 
     recorder.enter("evaluate")
-    for _ in range(BATCHES):
+    most, kept = request["kept"] or 0, None
+    for batch in range(max(BATCHES, most)):
         tokens, labels = _tokens(request, request["evaluation"], recorder.step)
         with torch.no_grad():
             out = engine(input_ids=tokens, labels=labels)
         loss = out.loss.detach().mean()
+        logits = out.logits if most else None
         del out, tokens, labels
-    del loss
+        if logits is not None:  # a chunked loss has none
+            logits = kept_logits.gathered(logits)
+            kept = kept_logits.behind(kept, logits)
+        del logits
+        if most and not (batch + 1) % most:  # they go to the CPU
+            kept = None
+    del loss, kept
     _end(recorder, engine.module, engine)
     engine.train()
 
