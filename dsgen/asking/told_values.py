@@ -31,6 +31,8 @@ _PLAIN, _PYTHON = (".yaml", ".yml"), ".py"
 _YAML = (*_PLAIN, ".json")
 FILES, SCRIPTS = (*_YAML, _PYTHON), (".sh", ".bash", ".slurm", ".sbatch")  # endings of their names
 _WHOLE, _FRACTION = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
+# A comment of JavaScript's in JSON, once its strings are taken out; and how JSON begins, or a comment before it.
+_COMMENT, _STRINGS, _OPENS = re.compile(r"//|/\*"), re.compile(r'"(?:[^"\\\n]|\\.)*"'), ("{", "//", "/*")
 _INLINE = "deepspeed"  # the section of a training file that holds a config
 _OF_MODEL = ("attn_implementation",)  # what a program says of its model beside the arguments that it is told
 _OF_TRAINER = "per_device_train_batch_size"  # an argument of the Trainer's that nearly every script gives
@@ -126,7 +128,7 @@ def launched_on(path: str) -> dict[str, int]:
 
 def values_of(path: str) -> dict[str, Any]:
     """Every argument of a file by its name, whatever section it stands in."""
-    from dsgen.documents.yaml.reader import entries, read_text
+    from dsgen.documents.yaml.reader import read_text
 
     _check_there(path)
     if path.endswith(_PYTHON):
@@ -134,8 +136,32 @@ def values_of(path: str) -> dict[str, Any]:
 
         text = read_text(Path(path))
         return {**({"eval_strategy": "no"} if never_evaluates(text, path) else {}), **told_by(text, path)}
-    told = (entry for entry in entries(read_text(Path(path)), path) if _is_argument(entry.path))
+    told = (entry for entry in _entries(path) if _is_argument(entry.path))
     return {entry.path.rpartition(".")[2]: entry.value for entry in told}
+
+
+def _entries(path: str) -> list[Any]:
+    """The entries of a file.
+
+    Raises:
+        DsgenError: No YAML and no JSON; of JSON with comments, which no framework reads, that it has some.
+    """
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    text = read_text(Path(path))
+    try:
+        return list(entries(text, path))
+    except DsgenError:
+        mark = _COMMENT.search(_STRINGS.sub(lambda one: " " * len(one[0]), text))
+        if mark is None or not text.lstrip().startswith(_OPENS):
+            raise
+    raise mistake(
+        "it is JSON with comments",
+        must="transformers reads arguments with Python's json and with YAML, and neither takes // or /* */",
+        where=f"{path}:{text.count(chr(10), 0, mark.start()) + 1}",
+        todo="Take the comments out, or begin them with # and name the file .yaml.",
+        code="unreadable",
+    )
 
 
 def tops_of(path: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -145,19 +171,18 @@ def tops_of(path: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         path: The file.
         values: Every argument of it.
     """
-    from dsgen.documents.yaml.reader import entries, read_text
 
     if not path.endswith(_YAML):
         return {name: {name: value} for name, value in values.items()}
     tops: dict[str, dict[str, Any]] = {}
-    for entry in filter(lambda one: _is_argument(one.path), entries(read_text(Path(path)), path)):
+    for entry in filter(lambda one: _is_argument(one.path), _entries(path)):
         tops.setdefault(entry.path.partition(".")[0], {})[entry.path.rpartition(".")[2]] = entry.value
     return tops
 
 
 def lines_of(path: str) -> dict[str, int]:
     """The line of a file in which each argument stands; of a script none, whose commands are cut into several."""
-    from dsgen.documents.yaml.reader import entries, read_text
+    from dsgen.documents.yaml.reader import read_text
 
     if path.endswith(SCRIPTS):
         return {}
@@ -166,7 +191,7 @@ def lines_of(path: str) -> dict[str, int]:
 
         program = python_programs.document(read_text(Path(path)), path)
         return {name: program.position(program.span(name).start)[0] for name in program.places}
-    told = (entry for entry in entries(read_text(Path(path)), path) if _is_argument(entry.path))
+    told = (entry for entry in _entries(path) if _is_argument(entry.path))
     return {entry.path.rpartition(".")[2]: entry.line for entry in told}
 
 

@@ -22,8 +22,8 @@ _OF_DPO = ("max_prompt_length", "precompute_ref_log_probs", "ref_model", "pref_b
 # Arguments of the Trainer's that are not counted -> what of them.
 _SWITCHED_ON = {
     "torch_compile": "torch.compile is not counted: it may take less for what it fuses, and more while it compiles",
-    "predict_with_generate": "what an evaluation generates is not counted: keys and values of all tokens, and at "
-    "stage 3 a gathering of all weights for each token",
+    "predict_with_generate": "what an evaluation generates is not counted without --generate TOKENS of dsgen memory: "
+    "keys and values of all tokens; nor, at stage 3, a gathering of all weights for each token",
     **dict.fromkeys(("use_dora", "peft_use_dora"), "DoRA is not counted: its adapters take more, and are slower"),
     "use_unsloth": "Unsloth's kernels are not counted: they take less, and are faster",
     **dict.fromkeys(

@@ -88,13 +88,13 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
             if entry.value != {}:
                 overrides.append((entry.path, entry.value, entry.line, entry.comment))
         else:
-            facts = _facts()
+            facts, own = _facts(), kind or str(header.get("kind", "hardware"))
             meant = [facts.get(one, one) for one in nearest(entry.path, (*_HEADER, *facts))]
             raise mistake(
                 f"unknown key {entry.path}",
                 must=f"a profile's header has {', '.join(_HEADER)}",
                 where=where,
-                todo=offer(meant, "Put it under its section."),
+                todo=offer(meant, f"A fact stands below {own}: dsgen profiles new {own} NAME shows them all."),
                 code="unknown-name",
             )
     if kind is None and "kind" not in header:

@@ -14,7 +14,7 @@ import cattrs
 
 from dsgen.shapes.errors import DsgenError, joined, mistake, nearest
 from dsgen.shapes.layers import Origin, Provenance, show
-from dsgen.shapes.near_misses import offer
+from dsgen.shapes.near_misses import NARROWER, offer
 from dsgen.shapes.optimizer_names import meant
 from dsgen.shapes.pins import LARGEST_COUNT
 from dsgen.shapes.profiles import SECTIONS, yaml_name
@@ -232,6 +232,8 @@ def _choice_hook(kind: Any) -> Hook:
             return str(known)
         close = nearest(str(value), choices)
         hint = f"; {offer(close[:1])}" if close else ""
+        if "bf16" in choices and (instead := NARROWER.get(str(value).casefold())):  # near in letters alone
+            hint = f"; {instead}"
         raise _WrongError(value, f"it must be one of {', '.join(choices)}{hint}")
 
     return read

@@ -46,6 +46,7 @@ INSTEAD = {
 }
 LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
 SPREAD = "are taken as"  # by what a warning of nodes that nobody counted is found
+_LISTED = 8  # keys of a section that an error names; more do not help
 ONE_SERVER = 8  # GPUs that may be in one server; who has more counts nodes anyhow
 
 
@@ -177,9 +178,19 @@ def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenErro
         f"unknown path {path}",
         must="neither dsgen nor DeepSpeed reads it",
         where=written.origin,
-        todo=todo or f"Sections: {', '.join(SECTIONS)}, deepspeed.",
+        todo=todo or _there_is(section),
         code="unknown-name",
     )
+
+
+def _there_is(section: str) -> str:
+    """What may stand where something unknown does: the keys of a small section, or all sections."""
+    keys = _keys(section)
+    if 0 < len(keys) <= _LISTED:
+        return f"{section} has {', '.join(keys)}."
+    if keys:
+        return f"dsgen profiles new {section} NAME shows all keys of {section}."
+    return f"Sections: {', '.join(SECTIONS)}, deepspeed."
 
 
 def _parents(path: str) -> Iterator[str]:

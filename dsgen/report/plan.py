@@ -209,7 +209,12 @@ def job_line(job: Job) -> str:
     """What a job is, in words: model, GPUs, tokens."""
     where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     over = f" over {network_words(job)}" if job.nodes > 1 else ""
-    return f"{job.names.get('model', 'model')} on {where} {machine_words(job)}{over}, {job.tokens}"
+    return f"{job.names.get('model', 'model')} on {where} {machine_words(job)}{over}, {job.tokens}{_unsaid_length(job)}"
+
+
+def _unsaid_length(job: Job) -> str:
+    """That nobody says the length of a sequence: it decides the most of activations and time."""
+    return " (a default: --seq-len)" if job.training.seq_len is None else ""
 
 
 def _compared(rival: Candidate, plan: Plan) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dsgen.shapes.errors import nearest
 
-__all__ = ["OFFERED", "alike", "find", "is_remark", "offer", "same_words"]
+__all__ = ["NARROWER", "OFFERED", "alike", "find", "is_remark", "offer", "same_words"]
 
 # difflib ratio of two names (0 to 1) from which one is offered for the other. Of the 369 names of keys in 0.19.8 with
 # letters changed at random, 99 % lie above it after one change and 93 % after two; of 51 names that public configs take
@@ -15,6 +15,11 @@ __all__ = ["OFFERED", "alike", "find", "is_remark", "offer", "same_words"]
 OFFERED = 0.8
 # The same of each word in names of as many words: model_parallel_size, pipe_parallel_size are no data_parallel_size.
 _WORD = 0.5
+# Numbers in fewer bits, which are near to a dtype's name in letters alone -> what there is of them.
+NARROWER = {
+    **dict.fromkeys(("fp8", "float8", "mxfp8"), "products in 8 bits are not counted: --precision bf16 counts all else"),
+    **dict.fromkeys(("int4", "fp4", "nf4", "4bit", "int8", "8bit"), "a base in 4 bits is --method qlora"),
+}
 _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
 _SUGGESTIONS = 3
 _LONGEST = 100  # letters of a name that are compared

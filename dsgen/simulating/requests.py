@@ -24,6 +24,7 @@ from dsgen.memory.replaying.padding import padded
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.limits import check_gpus
+from dsgen.shapes.near_misses import NARROWER
 from dsgen.shapes.profiles import Hardware, Network, Training
 from dsgen.simulating.adopted_autos import filled_in
 from dsgen.simulating.run_options import Options
@@ -242,7 +243,8 @@ def from_config(
     check_counts({"world_size": world_size, "micro_batch": micro_batch or 1, "accumulation": accumulation or 1})
     check_gpus(world_size, "world_size")
     if precision not in (None, *DTYPES):
-        raise mistake(f"precision is {precision!r}", must=f"it must be one of {', '.join(DTYPES)}")
+        must = f"it must be one of {', '.join(DTYPES)}"
+        raise mistake(f"precision is {precision!r}", must=must, todo=_narrower(precision))
     name, facts, notes = model_configs.read(model)
     hidden = facts.get("hidden_size", facts.get("n_embd"))
     used, filled = fill(
@@ -287,6 +289,12 @@ def from_config(
     )
 
 
+def _narrower(value: object) -> str | None:
+    """What there is of a dtype in fewer bits."""
+    said = NARROWER.get(str(value).casefold())
+    return f"{said[0].upper()}{said[1:]}." if said else None
+
+
 def _dtype(config: Mapping[str, Any], precision: str | None) -> str:
     """The dtype in which a program loads the weights: what the config trains in."""
     for name, sections in (("bf16", ("bf16", "bfloat16")), ("fp16", ("fp16",))):
@@ -314,7 +322,8 @@ def _checked(request: Request) -> Request:
     choices = {"attention": ATTENTION, "checkpointing": (*CHECKPOINTING,), "method": _METHODS, "dtype": (*DTYPES,)}
     for name, allowed in choices.items():
         if (value := getattr(run, name)) not in allowed:
-            raise mistake(f"{name} is {value!r}", must=f"it must be one of {', '.join(allowed)}")
+            must = f"it must be one of {', '.join(allowed)}"
+            raise mistake(f"{name} is {value!r}", must=must, todo=_narrower(value) if name == "dtype" else None)
     if request.world_size > request.gpus_per_node and request.world_size % request.gpus_per_node:
         raise mistake(
             f"{request.world_size} GPUs do not fill nodes of {request.gpus_per_node}",

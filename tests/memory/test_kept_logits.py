@@ -37,8 +37,8 @@ def test_what_is_kept_is_there_twice_while_another_batch_is_put_behind_it() -> N
 
     assert plain is not None
     assert all(one is not None for one in kept.values())
-    # Those of this rank are there until it has those of all, and stage 3 keeps weights for a backward that does not come:
-    # the simulated engine has it so to 0.1 % (test_simulator_real.py).
+    # A rank's own are there until it has those of all, and stage 3 keeps weights for a backward that does not come: so
+    # has it the simulated engine, to 0.1 % (test_simulator_real.py).
     assert (kept[1].parts[KEPT], kept[1].parts[LOGITS]) == (each, each // 8)
     assert kept[1].parts[GATHERED] == kept[8].parts[GATHERED] == 3_986_685_952
     assert kept[8].parts[KEPT] == 16 * each

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dsgen import targets
-from dsgen.asking.memory_questions.loaders import under_zero_init
+from dsgen.asking.memory_questions.loaders import by_program, stated, under_zero_init
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, EVALUATED, Question, Said, buffers, place, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
@@ -24,6 +24,7 @@ from dsgen.asking.memory_questions.scenario_questions import (
     not_counted,
     refuse,
 )
+from dsgen.asking.refused_configs import read_otherwise
 from dsgen.asking.training_arguments import of_naming_file
 from dsgen.cost import cost
 from dsgen.deepspeed import surface
@@ -39,8 +40,7 @@ from dsgen.planning.candidates import ENOUGH, sized
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
-from dsgen.shapes.optimizer_names import is_paged, meant
-from dsgen.shapes.profiles import Training
+from dsgen.shapes.optimizer_names import meant
 from dsgen.strategies.constraints import BY_CODE, Keys, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 from dsgen.strategies.wishes import check_wishes
@@ -165,13 +165,13 @@ def ask_config(job: Job, source: Source) -> Question:
     if asked.foreach and chosen.offload_optimizer == "none":  # else it is DeepSpeed's CPU Adam
         said["AdamW foreach"] = _foreach(subject, job)
     if program is not None and meant(program.value):
-        said["optimizer"] = Said(training.optimizer, _stated(program))
+        said["optimizer"] = Said(training.optimizer, stated(program))
     if made and not training.zero_init:
         flag = source.beside.get(ZERO_INIT)
-        said["zero init"] = Said(False, str(source.of) if flag is None or flag.value else _stated(flag))
+        said["zero init"] = Said(False, str(source.of) if flag is None or flag.value else stated(flag))
     batch = source.beside.get(EVALUATION)
     if batch is not None and _whole(batch.value):
-        said[EVALUATED] = Said(batch.value, _stated(batch))
+        said[EVALUATED] = Said(batch.value, stated(batch))
     elif told is not None and told.evaluated is not None:
         said[EVALUATED] = Said(told.evaluated, told.file)
     notes = (
@@ -180,7 +180,7 @@ def ask_config(job: Job, source: Source) -> Question:
         *(told.uncounted if told is not None else ()),
         *([told.loss_of_trl] if told and told.loss_of_trl and not _above(job, "training.chunked_loss") else ()),
         *([made] if made else ()),
-        *_by_program(program, training),
+        *by_program(program, training),
         *_idle(job, subject),
         *doubts(asked, chosen, _handed_on(subject, program)),
         *_notes(subject, asked, chosen),
@@ -197,21 +197,6 @@ def _handed_on(subject: Subject, program: Statement | None) -> Keys:
     said = keys(subject.value)
     allows = program is not None or subject.target.name in _ALLOWS_ANY
     return said._replace(untested=True) if allows and subject.raw("optimizer") is None else said
-
-
-def _by_program(program: Statement | None, training: Training) -> Iterator[str]:
-    """What is to be known of the optimizer that a training file says its program makes."""
-    if program is None:
-        return
-    told = f"{program.value} ({_stated(program)}) is counted as {training.optimizer}"
-    if meant(program.value) is None:
-        yield told
-    elif is_paged(program.value):
-        yield f"{told}, its states on the GPU: what is paged leaves for RAM where the GPU is full"
-
-
-def _stated(statement: Statement) -> str:
-    return f"{statement.name}:{statement.line}"
 
 
 def _foreach(subject: Subject, job: Job) -> Said:
@@ -366,6 +351,7 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
 
 
 def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
+    yield from read_otherwise(subject)
     yield from not_counted(job, chosen, meanings.uncounted(subject.config, subject.surface, counted(job, chosen)))
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,6 +15,7 @@ from dsgen.jobs.releases import knows_liger_kernels, obeys_zero3_init_flag, with
 from dsgen.linting.statements import Statement
 from dsgen.memory.loading import KBIT_FP32_OF, LOADINGS_OF
 from dsgen.shapes.layers import Origin, Override, Provenance, Rank
+from dsgen.shapes.optimizer_names import is_paged, meant
 from dsgen.shapes.profiles import Training
 
 if TYPE_CHECKING:
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BY_PROGRAM",
+    "by_program",
     "evaluates_as_the_trainer",
     "evaluating_as_rendered",
     "for_program",
     "program_of",
+    "stated",
     "under_zero_init",
 ]
 
@@ -105,3 +109,19 @@ def under_zero_init(
         of = f"with transformers {training.transformers} it is taken to be before 1.0"
         return False, f"{told}, so no zero.Init makes the model: Accelerate obeys it before 1.0, and {of}"
     return True, f"{told}, and zero.Init is called all the same: only Accelerate before 1.0 obeys it (--no-zero-init)"
+
+
+def by_program(program: Statement | None, training: Training) -> Iterator[str]:
+    """What is to be known of the optimizer that a training file says its program makes."""
+    if program is None:
+        return
+    told = f"{program.value} ({stated(program)}) is counted as {training.optimizer}"
+    if meant(program.value) is None:
+        yield told
+    elif is_paged(program.value):
+        yield f"{told}, its states on the GPU: what is paged leaves for RAM where the GPU is full"
+
+
+def stated(statement: Statement) -> str:
+    """Where a file says it."""
+    return f"{statement.name}:{statement.line}"
