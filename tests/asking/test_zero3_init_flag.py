@@ -9,7 +9,7 @@ import pytest
 
 import dsgen
 from dsgen.asking.memory_questions import Question, ask_config
-from dsgen.cli.simulate import _of_zero_init
+from dsgen.cli.simulated_config import _of_zero_init
 from dsgen.linting import config_reader
 
 FILE = """distributed_type: DEEPSPEED
