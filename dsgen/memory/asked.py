@@ -198,8 +198,14 @@ def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     returns = must_reenter(job.training.method, layout.stage, job.version)
     training = recomputed(job.training, layout.stage, job.version)
     if (attention := attention_beside(job, single)) != training.attention:
-        training = attrs.evolve(training, attention=attention)
+        training = _attending(training, attention)
     return Asked(job.model, training, job.seq_len, world, single, job.narrow, *older, returns)
+
+
+@functools.lru_cache(maxsize=256)
+def _attending(training: Training, attention: str) -> Training:
+    """A training with another attention: a new one for each strategy would take longer than the rest of its memory."""
+    return attrs.evolve(training, attention=attention)
 
 
 @functools.lru_cache(maxsize=256)
