@@ -114,8 +114,8 @@ def _placed(made: Plan) -> Plan:
         "it may run out of memory though its tensors fit: torch's allocator, replayed on a GPU of this size, has no "
         "place for one of them"
     )
-    if maker_of(made.job.hardware.vendor).grows:
-        said += "; with --expandable-segments its segments grow"
+    grows = maker_of(made.job.hardware.vendor).grows
+    said += "; with --expandable-segments its segments grow" if grows else "; a smaller micro-batch takes less"
     return attrs.evolve(made, chosen=attrs.evolve(made.chosen, taken=memory), warnings=(*made.warnings, said))
 
 

@@ -90,3 +90,4 @@ def test_a_plan_that_may_find_no_place_says_so() -> None:
     assert made.chosen.memory.verdict is Verdict.UNCERTAIN
     assert any(said.startswith("it may run out of memory though its tensors fit") for said in made.warnings)
     assert not any("--expandable-segments" in said for said in made.warnings)  # Gaudi has none
+    assert any(said.endswith("; a smaller micro-batch takes less") for said in made.warnings)

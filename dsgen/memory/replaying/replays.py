@@ -83,7 +83,8 @@ def reserved(replay: Replay) -> int:
 def finds_room(replay: Replay) -> bool:
     """Whether every request finds a place in the replay's room; so it does where the requests are not known.
 
-    The allocator gives back all that is free before it gives up, and may then take what unused memory reserves more.
+    The allocator gives back all that is free before it gives up: a room may be smaller than what is reserved where
+    there is enough.
     """
     return not _once(replay)[1]
 
